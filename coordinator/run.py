@@ -56,7 +56,7 @@ from coordinator.runtime.remote_admin import Door
 from coordinator.runtime.trims import Trims
 from coordinator.setup import configuration, lost_database
 from coordinator.setup.configuration import Configuration, file_of
-from coordinator.setup.opening import open_database
+from coordinator.setup.opening import open_as_coordinator
 from coordinator.setup.ports import Ports, bound_to
 from wire.certificate import BadCertificateError, Certificate, KeyPair, fingerprint
 from wire.limits import JOIN, REMOTE
@@ -265,7 +265,7 @@ def main() -> None:
 def _open(at: Configuration) -> Database:
     """One coordinator for each SQLite file, and no schema newer than this program (rules P8). None is made here."""
     lost_database.check(at)
-    database = open_database(at)
+    database = open_as_coordinator(at)
     try:
         database.claim()
         lost_database.check_tables(database, at)
@@ -330,13 +330,15 @@ def _follow(database: Database, at: Configuration, shown: KeyPair, token_key: Ed
 def _follow_where_possible(
     database: Database, at: Configuration, shown: KeyPair, token_key: Ed25519PrivateKey, now: float
 ) -> None:
-    """A history that cannot be believed keeps a coordinator from changing anything, not from saying so."""
+    """A history that cannot be believed, or names others alone, keeps a coordinator from changing anything, not from
+    saying so.
+    """
     try:
         _follow(database, at, shown, token_key, now)
     except Refused as refused:
-        if refused.code is not Code.UNTRUSTED_HISTORY:
+        if refused.code not in (Code.UNTRUSTED_HISTORY, Code.NOT_IN_MANIFEST):
             raise
-        log.error("the history is not believed", reason=str(refused))  # noqa: TRY400 - no trace needed
+        log.error("this coordinator changes nothing", reason=str(refused))  # noqa: TRY400 - no trace needed
 
 
 def _say(error: Exception, status: int = WRONG_CONFIGURATION) -> int:

@@ -519,6 +519,11 @@ _REQUEST: Table = {
         "This replica is without the config keys that nodes believe: it signs, admits and gives out nothing.",
         "Put them into its keys directory, then systemctl reload holdfast-coordinator; other replicas go on meanwhile.",
     ),
+    "not_in_manifest": Explanation(
+        "The manifest of the cluster does not name this coordinator, or with the certificate of another identity. It "
+        "changes, signs and serves nothing; nodes go to the others.",
+        "Stop it, if it was taken away. Otherwise put its identity.pem back, or holdfastctl coordinators pin --anew.",
+    ),
     "clock_behind": Explanation(
         "What was signed last is dated later than this machine's clock says: nodes would refuse whatever came next.",
         "Set the clock right. If it is right, it was ahead before: holdfastctl epoch raise, or wait for that date.",

@@ -42,8 +42,8 @@ class ReplicaApi:
 
 
 def _standings(database: Database, fault: str, answering: str, now: float) -> ReplicaStandings:
-    judged = (replica_reports.judge(heard, now) for heard in replica_reports.all_of(database))
     newest, manifest = history.newest_manifest(database)
+    judged = (replica_reports.judge(heard, now, newest) for heard in replica_reports.all_of(database))
     return ReplicaStandings(
         answering=answering,
         now=now,

@@ -41,6 +41,7 @@ class Code(enum.StrEnum):
     STALE_STATE = "stale_state"
     UNTRUSTED_HISTORY = "untrusted_history"
     NO_SIGNER = "no_signer"
+    NOT_IN_MANIFEST = "not_in_manifest"
     CLOCK_BEHIND = "clock_behind"
     CLOCK_JUMPED = "clock_jumped"
     CONCURRENT_UPDATE = "concurrent_update"

@@ -38,6 +38,7 @@ class Founding:
     url: str
     certificate_sha256: str
     token_public_key: bytes  # Ed25519 SubjectPublicKeyInfo, DER
+    identity_sha256: str = ""  # of the certificate that the manifest pins (keys/identity.py); nothing: none yet
 
 
 @dataclass(frozen=True)
@@ -200,6 +201,7 @@ def enter(transaction: Transaction, founding: Founding) -> None:
             token_key_id=key_id_of(founding.token_public_key),
             token_public_key=founding.token_public_key,
             added_at=transaction.now,
+            identity_sha256=founding.identity_sha256,
         )
     )
 
@@ -211,5 +213,6 @@ def check(founding: Founding) -> None:
             raise Refused(Code.BAD_REQUEST, f"{name} is no id", remedy="use a-z 0-9 . _ -")
     if not is_endpoint(founding.url):
         raise Refused(Code.BAD_REQUEST, "the coordinator's URL is not https://host:port")
-    if not is_hash(founding.certificate_sha256):
+    hashes = (founding.certificate_sha256, *([founding.identity_sha256] if founding.identity_sha256 else []))
+    if not all(map(is_hash, hashes)):
         raise Refused(Code.BAD_REQUEST, "the certificate's hash is not sha256:...")

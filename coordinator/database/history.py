@@ -44,6 +44,7 @@ from coordinator.base.refusal import Code, Refused
 from coordinator.database import history_manifest, object_store, running_digests, schema
 from coordinator.database.database import NO_SEED, NO_SEED_REMEDY, Database, Transaction
 from coordinator.database.object_store import Pointer
+from coordinator.database.own_entry import OwnEntry
 from coordinator.keys.signing_key import SigningKey
 from snapshot import canonical
 from snapshot.signature import pae, verify_signature
@@ -122,9 +123,12 @@ class Latest:
 
 @dataclass(frozen=True)
 class LinkedHistory:
-    """Links the changes of a database. `key`: derived from the cluster's seed (keys/seed.py)."""
+    """Links the changes of a database. `key`: derived from the cluster's seed (keys/seed.py). `own`: of the coordinator
+    that works here; None for a command that an operator runs beside it.
+    """
 
     key: SigningKey
+    own: OwnEntry | None = None
 
     def latest(self, transaction: Transaction) -> Latest:
         """`untrusted_history` where it is absent, dangles, was changed, or is not signed by our key."""
@@ -146,7 +150,14 @@ class LinkedHistory:
         latest = self.latest(transaction)
         if different := differing(latest.state, latest.cluster, digests):
             raise distrust(f"{different[0]} is not what link {latest.mark.number} proves: it was changed from outside")
+        self.check_own(transaction, latest)
         return NextLink(self, latest)
+
+    def check_own(self, transaction: Transaction, latest: Latest) -> None:
+        """`not_in_manifest` once the newest manifest does not name the coordinator that works here."""
+        manifest = latest.transition.manifest
+        if self.own is not None and not self.own.is_settled(manifest):
+            self.own.check(transaction, manifest, get(transaction, MANIFESTS, manifest))
 
     def sign(self, cluster_id: str, value: str) -> Pointer:
         signature = self.key.sign(_message_of(cluster_id, value))
@@ -254,11 +265,15 @@ class Continuity:
 
 
 def look(database: Database) -> LinkMark | None:
-    """The newest link; None where no history was begun. Refused where it cannot be believed."""
+    """The newest link; None where no history was begun. Refused where it cannot be believed, or its manifest does not
+    name the coordinator that looks.
+    """
     with database.read() as transaction:
         pointer = object_store.pointer(transaction, LATEST)
         if isinstance(database.history, LinkedHistory):
-            return database.history.latest(transaction).mark
+            latest = database.history.latest(transaction)
+            database.history.check_own(transaction, latest)
+            return latest.mark
     if pointer is not None:
         raise Refused(Code.UNTRUSTED_HISTORY, NO_SEED, remedy=NO_SEED_REMEDY)
     return None

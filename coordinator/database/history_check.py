@@ -30,8 +30,8 @@ PAGE = 500  # links at a time, or ten times as many rows
 _ROWS_A_LINK = 10  # whose work is that of a link
 MOST_FAULTS = 100
 TRIM = "trim"  # the action of the audit row that says what was trimmed
-CLUSTER, COORDINATORS = "cluster", "coordinators"
-COMPARED = (CLUSTER, COORDINATORS, *running_digests.TABLES)
+CLUSTER, COORDINATORS = "cluster", str(schema.coordinators.name)
+COMPARED = (CLUSTER, *running_digests.TABLES)
 
 
 @dataclass(frozen=True)
@@ -113,16 +113,21 @@ def compare(database: Database, name: str) -> str:
         latest = _history(database).latest(transaction)
         if name == CLUSTER:
             return "" if latest.cluster == latest.state[CLUSTER] else "the cluster's row of authority was changed"
-        if name == COORDINATORS:
-            said = history.get(transaction, history.MANIFESTS, latest.transition.manifest)
-            same = history_manifest.without_time(said) == history_manifest.content(transaction)
-            return "" if same else "the coordinators, or the latest trust bundle, are not those of the manifest"
+        if name == COORDINATORS and not _is_as_declared(transaction, latest):
+            return "the coordinators, or the latest trust bundle, are not those of the manifest"
+        if name not in latest.state["digests"]:
+            return ""  # an update of the program brought its digest: the next change has it
         table, kept = running_digests.TABLES[name], running_digests.read(transaction.connection)
-        if running_digests.text_of(kept.get(name, b"")) != latest.state["digests"].get(name):
+        if running_digests.text_of(kept.get(name, b"")) != latest.state["digests"][name]:
             return f"the running digest of {name} is not the one that the newest link has"
         if running_digests.whole(transaction.connection, table) != kept[name]:
             return f"rows of {name} were changed, added or taken away from outside"
     return ""
+
+
+def _is_as_declared(transaction: Transaction, latest: Latest) -> bool:
+    said = history.get(transaction, history.MANIFESTS, latest.transition.manifest)
+    return history_manifest.without_time(said) == history_manifest.content(transaction)
 
 
 def text_of(cursor: Cursor) -> str:

@@ -1,6 +1,7 @@
 """The manifest: who the coordinators are, and whom nodes believe, as one object (rules H0, H24, H49).
 
-    coordinators        {id: {url, certificate_sha256, roles: ["coordinator"]}}
+    coordinators        {id: {url, certificate_sha256, roles: ["coordinator"]}}: of its identity (keys/identity.py); of
+                        one that has none pinned yet, of the certificate that it shows to nodes
     seed_share_owners   {}: nobody has a share of the seed yet
     trust_bundle        content hash of the latest bundle, or nothing
     mesh_key            id of the newest config key that it lists as active, or nothing
@@ -45,8 +46,12 @@ def content(transaction: Transaction) -> dict[str, object]:
 def _coordinators(transaction: Transaction) -> Mapping[str, object]:
     table = schema.coordinators
     return {
-        row.coordinator_id: {"url": row.url, "certificate_sha256": row.certificate_sha256, "roles": [ROLE]}
-        for row in transaction.rows(select(table.c.coordinator_id, table.c.url, table.c.certificate_sha256))
+        row.coordinator_id: {
+            "url": row.url,
+            "certificate_sha256": row.identity_sha256 or row.certificate_sha256,
+            "roles": [ROLE],
+        }
+        for row in transaction.rows(select(table))
     }
 
 

@@ -74,6 +74,10 @@ DIGESTED: Mapping[Table, tuple[str, ...]] = {
     # One content under one version, for ever. Which document carries it, and whether it is listed yet, may change.
     schema.published: ("node_id", "scope", "authority_epoch", "config_version", "content_hash"),
     schema.scope_versions: ("scope", "config_version"),
+    schema.coordinators: (
+        *("coordinator_id", "site_id", "url", "certificate_sha256", "token_key_id", "token_public_key", "added_at"),
+        "identity_sha256",
+    ),
 }
 TABLES: Mapping[str, Table] = {str(table.name): table for table in DIGESTED}
 

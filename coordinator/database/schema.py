@@ -50,6 +50,7 @@ coordinators = Table(
     Column("token_key_id", Text, nullable=False, unique=True),
     Column("token_public_key", LargeBinary, nullable=False),  # SubjectPublicKeyInfo DER: rules K26
     Column("added_at", Double, nullable=False),
+    Column("identity_sha256", Text, nullable=False, server_default=""),  # keys/identity.py; nothing: none pinned yet
 )
 
 coordinator_reports = Table(  # the last word of each, of itself: membership/replica_reports.py

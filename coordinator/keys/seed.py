@@ -22,8 +22,7 @@ from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
-from coordinator.keys import signing_key
-from coordinator.keys.acting import as_owner_of
+from coordinator.keys import private_file
 from coordinator.keys.signing_key import SigningKey, UnusableKeyError
 from snapshot import canonical
 
@@ -72,15 +71,8 @@ def parse(data: bytes, *, name: str = FILE) -> Seed:
 
 def load(directory: Path | None, environment: Mapping[str, str]) -> Seed | None:
     """Of the keys' directory, or else of the service's credentials; None where neither has one."""
-    places = [directory] if directory is not None else []
-    if environment.get("CREDENTIALS_DIRECTORY"):
-        places.append(Path(environment["CREDENTIALS_DIRECTORY"]))
-    for place in places:
-        with as_owner_of(place):
-            path = place / FILE
-            if path.exists() or path.is_symlink():
-                return parse(signing_key.private_bytes(path), name=str(path))
-    return None
+    found = private_file.find(FILE, directory, environment)
+    return None if found is None else parse(found[1], name=str(found[0]))
 
 
 def _read(value: object, what: str, name: str) -> bytes:

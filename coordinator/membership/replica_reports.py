@@ -20,6 +20,7 @@ from typing import Any
 from sqlalchemy import delete, insert, select
 from sqlalchemy.engine import Row
 
+from coordinator.base.refusal import Refused
 from coordinator.base.settings import CLOCK_SKEW_S, HOUR
 from coordinator.database import history, schema
 from coordinator.database.database import Database, Transaction
@@ -54,13 +55,14 @@ class ReplicaReport:
 @dataclass(frozen=True)
 class HeardReplica:
     """A coordinator by its entry and its last word, of which at least one is there. `is_on_record`: the database has
-    the link that it has seen.
+    the link that it has seen. `manifest`: the hash of the one that this link names, or nothing.
     """
 
     coordinator_id: str
     entry: Replica | None
     report: ReplicaReport | None
     is_on_record: bool = True
+    manifest: str = ""
 
 
 def note(database: Database, report: ReplicaReport) -> None:
@@ -82,13 +84,19 @@ def all_of(database: Database) -> list[HeardReplica]:
         reports = {row.coordinator_id: _read(row) for row in transaction.rows(select(_TABLE))}
         oldest = history.oldest(transaction)
         return [
-            HeardReplica(name, entries.get(name), report, _is_on_record(transaction, report, oldest))
+            HeardReplica(
+                name,
+                entries.get(name),
+                report,
+                _is_on_record(transaction, report, oldest),
+                _manifest_seen(transaction, report),
+            )
             for name, report in {**dict.fromkeys(entries), **reports}.items()
         ]
 
 
-def judge(heard: HeardReplica, now: float) -> ReplicaStanding | None:
-    """None for one without an entry that has been silent for an hour: it has gone."""
+def judge(heard: HeardReplica, now: float, newest: int = 0) -> ReplicaStanding | None:
+    """None for one without an entry that has been silent for an hour: it has gone. `newest`: the newest link."""
     entry, report = heard.entry, heard.report
     if entry is None and (report is None or report.is_stopped or now - report.at > HOUR):
         return None
@@ -101,6 +109,9 @@ def judge(heard: HeardReplica, now: float) -> ReplicaStanding | None:
         started_at=None if report is None else report.started_at,
         version="" if report is None else report.version,
         link=0 if report is None else report.mark.number,
+        lag=0 if report is None else max(0, newest - report.mark.number),
+        manifest=heard.manifest,
+        identity="" if entry is None else entry.identity_sha256,
     )
 
 
@@ -153,6 +164,17 @@ def _is_on_record(transaction: Transaction, report: ReplicaReport | None, oldest
         return True
     found = history.link_at(transaction, report.mark.number)
     return found == report.mark.transition or (found is None and report.mark.number < oldest)
+
+
+def _manifest_seen(transaction: Transaction, report: ReplicaReport | None) -> str:
+    """Nothing where the link is none of this database, or is not kept any more."""
+    if report is None or not report.mark.number:
+        return ""
+    try:
+        seen = history.get(transaction, history.TRANSITIONS, report.mark.transition)
+        return history.parse_transition(seen).manifest
+    except Refused:
+        return ""
 
 
 def _read(row: Row[Any]) -> ReplicaReport:

@@ -61,6 +61,26 @@ def follow(
     return True
 
 
+def identity_of(database: Database, coordinator_id: str) -> str:
+    """What the entry of a coordinator pins of its identity, or nothing; `not_found` where the cluster has none such."""
+    with database.read() as transaction:
+        return _own(transaction, coordinator_id).identity_sha256
+
+
+def pin(database: Database, coordinator_id: str, identity_sha256: str, *, actor: str, now: float) -> None:
+    """From now on it is known by this identity alone. `in_use` where that is another one's."""
+    with database.change(actor=actor, now=now) as transaction:
+        before = _own(transaction, coordinator_id).identity_sha256
+        others = {replica.identity_sha256: replica.coordinator_id for replica in _replicas(transaction)}
+        if identity_sha256 in others:
+            remedy = "each coordinator makes an identity of its own; copy it to none"
+            detail = f"the identity {identity_sha256} is that of {others[identity_sha256]}"
+            raise Refused(Code.IN_USE, detail, remedy=remedy)
+        entry = update(_TABLE).where(_TABLE.c.coordinator_id == coordinator_id)
+        transaction.run(entry.values(identity_sha256=identity_sha256))
+        transaction.audit("coordinator.pin", coordinator_id, before or None, identity_sha256)
+
+
 def remove(database: Database, coordinator_id: str, *, answering: str, actor: str, now: float) -> None:
     """One that is gone: its tokens count no more. Not the one that answers, so that one is always left."""
     with database.change(actor=actor, now=now) as transaction:
@@ -107,5 +127,8 @@ def _must_be_its_own(transaction: Transaction, coordinator_id: str, token_public
 def _replicas(transaction: Transaction) -> list[Replica]:
     rows = transaction.rows(select(_TABLE).order_by(_TABLE.c.added_at, _TABLE.c.coordinator_id))
     return [
-        Replica(row.coordinator_id, row.url, row.certificate_sha256, row.token_key_id, row.added_at) for row in rows
+        Replica(
+            row.coordinator_id, row.url, row.certificate_sha256, row.token_key_id, row.added_at, row.identity_sha256
+        )
+        for row in rows
     ]

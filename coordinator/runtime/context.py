@@ -56,11 +56,13 @@ _STATUS = {
     Code.STALE_STATE: 503,
     Code.UNTRUSTED_HISTORY: 503,
     Code.NO_SIGNER: 503,
+    Code.NOT_IN_MANIFEST: 503,
     Code.TIMED_OUT: 503,
 }
 
 
-_OF_THIS_REPLICA = (Code.STALE_STATE, Code.UNTRUSTED_HISTORY, Code.NO_SIGNER)  # not_ready: a node asks the next one
+# not_ready: a node asks the next one
+_OF_THIS_REPLICA = (Code.STALE_STATE, Code.UNTRUSTED_HISTORY, Code.NOT_IN_MANIFEST, Code.NO_SIGNER)
 
 
 @dataclass
@@ -77,7 +79,7 @@ class Standstill:
     known: cluster_state.ClusterState | None = None  # the last state that followed from the one before (maintenance.py)
     is_behind: bool = False
     gap: str = ""  # the history lacks what this replica has seen of it (history.Continuity)
-    history: str = ""  # why the history cannot be believed, or nothing (maintenance.py)
+    history: str = ""  # why the history cannot be believed, or names others alone, or nothing (maintenance.py)
 
     @property
     def why(self) -> str:

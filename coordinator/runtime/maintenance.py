@@ -82,7 +82,7 @@ class Keeper:
         try:
             self.newest, at.gap = await in_library(_look_at_history, self._at.database, self._continuity)
         except Refused as refused:
-            if refused.code is not Code.UNTRUSTED_HISTORY:
+            if refused.code not in (Code.UNTRUSTED_HISTORY, Code.NOT_IN_MANIFEST):
                 raise
             at.history = str(refused)
         else:

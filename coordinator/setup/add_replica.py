@@ -1,8 +1,8 @@
 """`holdfastctl coordinators add`: what a further coordinator has on its machine, whole or not at all (rules K26, K34).
 
 From a copy of another one's directory come the config keys, which the trust bundle lists already, the seed that
-continues the history, and the CA that nodes trust. New are its token key, its certificate, its configuration, and its
-entry in the database that they share.
+continues the history, and the CA that nodes trust. New are its identity, its token key, its certificate, its
+configuration, and its entry in the database that they share.
 """
 
 from collections.abc import Iterator
@@ -15,7 +15,7 @@ from coordinator.base.refusal import Code, Refused
 from coordinator.database import cluster_state as authority
 from coordinator.database.cluster_state import Founding
 from coordinator.database.database import Database
-from coordinator.keys import atomic_files, keystore, server_certificate
+from coordinator.keys import atomic_files, identity, keystore, server_certificate
 from coordinator.keys import seed as seeds
 from coordinator.keys.atomic_files import Files, key_file, plain_file
 from coordinator.keys.signing_key import SigningKey
@@ -62,19 +62,22 @@ def add(wanted: ReplicaRequest, *, actor: str, now: float) -> AddedReplica:
     config_keys = _config_keys(wanted.source)
     tls = wanted.source / "tls"
     ca = server_certificate.authority_in(wanted.ca or tls, wanted.passphrase, beside=tls)
-    token = SigningKey.generate()
+    token, own = SigningKey.generate(), identity.generate(wanted.coordinator_id, now)
     server = server_certificate.issue(ca, hosts, now)
     others = [wanted.configuration[0].parent] if wanted.configuration else []
     with atomic_files.directories(wanted.state, others), _open(wanted) as database:
         cluster_id = _cluster_of(database)
-        founding = Founding(cluster_id, wanted.coordinator_id, wanted.url, fingerprint(server.der), token.public_key)
+        shown = fingerprint(server.der)
+        founding = Founding(
+            cluster_id, wanted.coordinator_id, wanted.url, shown, token.public_key, identity.pin_of(own)
+        )
         authority.check(founding)
         note, is_done = _note(wanted), partial(_is_known, database, wanted.coordinator_id)
         atomic_files.clear_up(note, is_done)
         replicas.check_new(database, founding)
-        own = initialise.own_files(wanted.state, token, ca, server, wanted.configuration)
+        beside = initialise.own_files(wanted.state, own, token, ca, server, wanted.configuration)
         shared = [(path, key_file(key)) for path, key in _places(wanted, config_keys)]
-        files = [*shared, *_seed(wanted), *_ca_key(wanted), *own]
+        files = [*shared, *_seed(wanted), *_ca_key(wanted), *beside]
         with atomic_files.together(note, files, is_done):
             replicas.add(database, founding, actor=actor, now=now)
     return _make(wanted, cluster_id, config_keys, founding.certificate_sha256)

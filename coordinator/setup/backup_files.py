@@ -4,14 +4,15 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path, PurePosixPath
 
 from coordinator.base.refusal import Code, Refused
-from coordinator.keys import keystore, server_certificate
+from coordinator.keys import identity, keystore, server_certificate
 from coordinator.keys import seed as seeds
 from coordinator.setup.configuration import CREDENTIAL, Configuration
 from snapshot.bundle import CONFIG
 
 CONFIGURATION = "coordinator.toml"
 CERTIFICATE, KEY, CA, CA_KEY = "tls/certificate.pem", "tls/key.pem", "tls/ca.pem", "tls/ca-key.pem"
-KEYS, TOKEN, SEED = "keys", "keys/token.pem", f"keys/{seeds.FILE}"
+KEYS, TOKEN = "keys", "keys/token.pem"
+OWN = {f"{KEYS}/{name}": name for name in (seeds.FILE, identity.FILE)}  # by the member, of the keys' directory
 
 
 def is_secret(member: str) -> bool:
@@ -27,8 +28,7 @@ def present(at: Configuration, configuration: Path) -> tuple[dict[str, Path], li
         else:
             found[member] = Path(name)
     found |= {f"{KEYS}/{path.name}": path for path in keystore.files(at.keys_directory, CONFIG)}
-    if (seed := at.keys_directory / seeds.FILE).is_file():
-        found[SEED] = seed
+    found |= {member: path for member, name in OWN.items() if (path := at.keys_directory / name).is_file()}
     found |= {member: path for member, path in _authority(at) if path.is_file()}
     return found, elsewhere
 
@@ -45,8 +45,8 @@ def places(members: Mapping[str, object], at: Configuration) -> dict[str, Path]:
                 found[member] = Path(known[member])
         elif member in beside:
             found[member] = beside[member]
-        elif member == SEED:
-            found[member] = at.keys_directory / seeds.FILE
+        elif member in OWN:
+            found[member] = at.keys_directory / OWN[member]
         elif str(name.parent) == KEYS and keystore.is_key_file(name.name, CONFIG):
             found[member] = at.keys_directory / name.name
         else:

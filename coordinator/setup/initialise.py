@@ -1,7 +1,8 @@
 """`holdfastctl init`: a cluster's first state, whole or not at all (rules J34, K12, K26, K48; format.md 8).
 
     1  nothing is there: neither a cluster in the database nor a file that would be written
-    2  a note of what is about to be written, then the files: root keys, config key, seed, token key, TLS identity
+    2  a note of what is about to be written, then the files: root keys, config key, seed, identity, token key, TLS
+       certificate
     3  one transaction: the cluster, the site `default`, the coordinator's own entry, trust bundle 1; it
        is the first link of the history
     4  the note goes
@@ -25,7 +26,7 @@ from coordinator.database import cluster_state as authority
 from coordinator.database.cluster_state import Founding
 from coordinator.database.database import Database, Transaction
 from coordinator.database.history import LinkedHistory
-from coordinator.keys import atomic_files, keystore, server_certificate, signer
+from coordinator.keys import atomic_files, identity, keystore, server_certificate, signer
 from coordinator.keys import seed as seeds
 from coordinator.keys.acting import as_owner_of
 from coordinator.keys.atomic_files import Files, key_file, plain_file
@@ -95,6 +96,7 @@ class _Plan:
     token: SigningKey
     seed: Seed
     certificate_sha256: str
+    identity: KeyPair
 
 
 def initialise(wanted: ClusterRequest, *, actor: str, now: float) -> MadeCluster:
@@ -212,7 +214,7 @@ def _plan_files(wanted: ClusterRequest, now: float) -> _Plan:
     """All keys and certificates. Nothing is written."""
     roots = tuple(keystore.new_key(wanted.algorithm) for _ in range(wanted.roots))
     config, token = keystore.new_key(), SigningKey.of(Ed25519PrivateKey.generate())
-    seed = Seed.generate()
+    seed, own = Seed.generate(), identity.generate(wanted.coordinator_id, now)
     ca = make_authority(f"{wanted.cluster_id} coordinators", now)
     server = server_certificate.issue(ca, (server_certificate.host_of(wanted.url), *wanted.hosts), now)
     files = [
@@ -220,10 +222,10 @@ def _plan_files(wanted: ClusterRequest, now: float) -> _Plan:
         (keys_directory(wanted.state) / keystore.file_name(CONFIG, config), key_file(config)),
         (keys_directory(wanted.state) / seeds.FILE, plain_file(seed.to_bytes())),
         (_ca_key_file(wanted), plain_file(_ca_key(wanted, ca))),
-        *own_files(wanted.state, token, ca, server, wanted.configuration),
+        *own_files(wanted.state, own, token, ca, server, wanted.configuration),
         *_text_files(wanted.declared),
     ]
-    return _Plan(tuple(files), roots, config, token, seed, fingerprint(server.der))
+    return _Plan(tuple(files), roots, config, token, seed, fingerprint(server.der), own)
 
 
 def _ca_key(wanted: ClusterRequest, ca: KeyPair) -> bytes:
@@ -231,12 +233,18 @@ def _ca_key(wanted: ClusterRequest, ca: KeyPair) -> bytes:
 
 
 def own_files(
-    state: Path, token: SigningKey, ca: KeyPair, server: KeyPair, configuration: tuple[Path, str] | None
+    state: Path,
+    own: KeyPair,
+    token: SigningKey,
+    ca: KeyPair,
+    server: KeyPair,
+    configuration: tuple[Path, str] | None,
 ) -> Files:
     """What each coordinator has beside its config keys and, it may be, the CA's key."""
     tls = state / "tls"
     files = [
         (token_file(state), key_file(token)),
+        (keys_directory(state) / identity.FILE, plain_file(identity.to_bytes(own))),
         (tls / server_certificate.AUTHORITY, plain_file(ca.certificate_pem, 0o644)),
         (tls / "server-key.pem", plain_file(server.key_pem)),
         (tls / "server.pem", plain_file(server.certificate_pem, 0o644)),
@@ -263,7 +271,12 @@ def _beginnings(state: Path) -> tuple[Path, Path, Path]:
 
 def _found_cluster(database: Database, wanted: ClusterRequest, plan: _Plan, *, actor: str, now: float) -> None:
     founding = Founding(
-        wanted.cluster_id, wanted.coordinator_id, wanted.url, plan.certificate_sha256, plan.token.public_key
+        wanted.cluster_id,
+        wanted.coordinator_id,
+        wanted.url,
+        plan.certificate_sha256,
+        plan.token.public_key,
+        identity.pin_of(plan.identity),
     )
     with database.change(actor=actor, now=now) as transaction:
         one = _OneTransaction(transaction)

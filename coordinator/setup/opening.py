@@ -1,10 +1,16 @@
-"""The database of a coordinator, with the seed that continues its history where one is here."""
+"""The database of a coordinator, with the seed that continues its history where one is here.
+
+Who works on it is known by an identity; a command that an operator runs beside it has none.
+"""
 
 import os
+from dataclasses import replace
 from pathlib import Path
 
 from coordinator.database.database import Database
 from coordinator.database.history import LinkedHistory
+from coordinator.database.own_entry import OwnEntry
+from coordinator.keys import identity
 from coordinator.keys import seed as seeds
 from coordinator.setup.configuration import Configuration
 
@@ -12,6 +18,15 @@ from coordinator.setup.configuration import Configuration
 def open_database(at: Configuration) -> Database:
     """Opens nothing yet. UnusableKeyError where the seed's file is none."""
     return with_history(Database(at.database_url), at.keys_directory)
+
+
+def open_as_coordinator(at: Configuration) -> Database:
+    """The same, for the coordinator itself: it changes nothing once the manifest names it no more."""
+    database = open_database(at)
+    if isinstance(database.history, LinkedHistory):
+        pin = identity.pin_of(identity.load(at.keys_directory, os.environ))
+        database.history = replace(database.history, own=OwnEntry(at.coordinator_id, pin))
+    return database
 
 
 def with_history(database: Database, keys: Path) -> Database:

@@ -20,7 +20,7 @@ from holdfast.ctl.socket import (
 )
 from holdfast.terminal.clock import wall_clock
 from holdfast.terminal.shown import say, say_json
-from wire.operators.operator_answers import RemovedReplica, ReplicaList, ReplicaStandings
+from wire.operators.operator_answers import RemovedReplica, ReplicaList, ReplicaStanding, ReplicaStandings
 
 RELOAD = "next: systemctl reload holdfast-coordinator"
 _DIRECTORY = click.Path(path_type=Path, exists=True, file_okay=False)
@@ -142,6 +142,29 @@ def begin_history(anew: bool, path: Path, yes: bool, as_json: bool) -> None:
     setup.begin_history(at, anew=anew, as_json=as_json)
 
 
+@coordinators.command()
+@click.option("--anew", is_flag=True, help="Another identity in the place of one that is lost or in wrong hands.")
+@click.option("--configuration", "path", type=click.Path(path_type=Path), default=DEFAULT_PATH, show_default=True,
+              help="Names the coordinator, the database and the keys' directory.")  # fmt: skip
+@click.option("--yes", is_flag=True, help="Do not ask.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON, for scripts.")
+@says_what_is_wrong
+def pin(anew: bool, path: Path, yes: bool, as_json: bool) -> None:
+    """Give the coordinator of this machine an identity, and pin it in the manifest. Stop that coordinator first.
+
+    For one from before there were identities: `init` and `add` make one. Makes a key and a certificate beside the
+    config keys, which stay on this machine, and one link of the history whose manifest names it. From then on a
+    coordinator of this id that shows another one is refused. Either all of it is done, or nothing.
+    """
+    with with_a_coordinators_libraries():
+        from holdfast.ctl import setup  # noqa: PLC0415 - the database's library: no other command waits for it
+
+    at = configuration.load(path)
+    what = "Give up the identity that the manifest names, and pin another one" if anew else "Pin an identity"
+    confirm(f"{what}, of the coordinator {at.coordinator_id}, with its key in {at.keys_directory}?", yes=yes)
+    setup.pin_identity(at, anew=anew, as_json=as_json)
+
+
 def _render(answer: ReplicaList) -> None:
     rows = (
         (_name(replica.coordinator_id, answer), replica.url, replica.certificate_sha256, output.time(replica.added_at))
@@ -160,13 +183,23 @@ def _render_standings(answer: ReplicaStandings) -> None:
             output.time(standing.started_at),
             standing.version or "-",
             standing.link or "-",
+            standing.lag,
+            _manifest(standing, answer),
+            standing.identity or "none pinned",
         )
         for standing in answer.coordinators
     )
-    output.table(("coordinator", "state", "said", "since", "version", "link"), rows, nothing="none")
+    columns = ("coordinator", "state", "said", "since", "version", "link", "lag", "manifest", "identity")
+    output.table(columns, rows, nothing="none")
     for standing in answer.coordinators:
         for fault in standing.faults:
             say(f"{standing.coordinator_id}: {fault}")
+
+
+def _manifest(standing: ReplicaStanding, answer: ReplicaStandings) -> str:
+    if not standing.manifest:
+        return "-"
+    return "newest" if standing.manifest == answer.manifest else standing.manifest
 
 
 def _name(coordinator_id: str, answer: ReplicaList | ReplicaStandings) -> str:

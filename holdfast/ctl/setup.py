@@ -13,9 +13,11 @@ from coordinator.base.refusal import Refused
 from coordinator.database.database_fault import line_of
 from coordinator.setup import add_replica, configuration, initialise, starter
 from coordinator.setup import begin_history as begun_history
+from coordinator.setup import pin_identity as pinned_identity
 from coordinator.setup.begin_history import BegunHistory
 from coordinator.setup.configuration import Configuration
 from coordinator.setup.initialise import ClusterRequest, MadeCluster
+from coordinator.setup.pin_identity import PinnedIdentity
 from holdfast.ctl import output
 from holdfast.ctl.signing import ca_passphrase
 from holdfast.ctl.socket import REFUSED, UNANSWERED, Failed
@@ -60,6 +62,13 @@ def begin_history(at: Configuration, *, anew: bool, as_json: bool) -> None:
     with _telling_of_the_database():
         made = begun_history.begin(at, anew=anew, actor=_actor(), now=wall_clock())
     _say(made, {"as_json": as_json}, _render_history)
+
+
+def pin_identity(at: Configuration, *, anew: bool, as_json: bool) -> None:
+    """The identity of this machine's coordinator."""
+    with _telling_of_the_database():
+        made = pinned_identity.pin(at, anew=anew, actor=_actor(), now=wall_clock())
+    _say(made, {"as_json": as_json}, _render_identity)
 
 
 def _actor() -> str:
@@ -201,6 +210,18 @@ def _render_history(made: BegunHistory) -> None:
     )
     say("The seed is a secret, and in backups with keys from now on: make one.")
     say("Next: copy the seed beside the config keys of every other coordinator, start them, holdfastctl audit verify")
+
+
+def _render_identity(made: PinnedIdentity) -> None:
+    output.facts(
+        [
+            ("coordinator", made.coordinator_id),
+            ("identity", f"{made.certificate_sha256}  {made.identity}, {'new' if made.is_new else 'there already'}"),
+            ("manifest", f"{made.manifest}, of link {made.number}"),
+        ]
+    )
+    say("Its key is a secret of this machine, and in backups with keys: copy it to no other coordinator.")
+    say("Next: start it, holdfastctl coordinators status; and the same on the machine of each other coordinator")
 
 
 def _plain(value: object) -> object:

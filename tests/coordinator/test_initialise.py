@@ -16,7 +16,8 @@ from coordinator.base.refusal import Code, Refused
 from coordinator.database import cluster_state, documents
 from coordinator.database.database import Database
 from coordinator.database.documents import container_of
-from coordinator.keys import keystore, server_certificate, tokens
+from coordinator.keys import identity, keystore, server_certificate, tokens
+from coordinator.membership import replicas
 from coordinator.setup import initialise
 from coordinator.setup.initialise import NOTE, ClusterRequest
 from coordinator.trust import signing_requests
@@ -74,6 +75,7 @@ def test_everything_is_there_afterwards(tmp_path: Path) -> None:
         assert cluster_state.site_ids(transaction) == {"default"}
         assert cluster_state.server_certificates(transaction) == {made.certificate_sha256}
         (token_key_id,) = cluster_state.token_keys(transaction)
+    pinned = replicas.identity_of(database, given.coordinator_id)
     (bundle,) = documents.trust_bundles(database, 0)
     database.close()
     trust = signing_requests.bundle_of(container_of(bundle))
@@ -90,7 +92,9 @@ def test_everything_is_there_afterwards(tmp_path: Path) -> None:
     assert set(certificate.names) == {"coord.example", "coord-a.example", "10.0.0.7"}
     assert certificate.fingerprint == made.certificate_sha256
     private = [path for path in (tmp_path).rglob("*.pem") if b"PRIVATE KEY" in path.read_bytes()]
-    assert len(private) == 3 + 1 + 1 + 2
+    assert len(private) == 3 + 1 + 1 + 1 + 2
+    own = identity.load(initialise.keys_directory(given.state), {})
+    assert pinned == identity.pin_of(own) != ""
     assert {stat.S_IMODE(path.stat().st_mode) for path in private} == {0o600}
     assert not (given.state / NOTE).exists()
 

@@ -228,13 +228,16 @@ class RemovedOperator(AnswerMessage):
 
 @message
 class Replica:
-    """`added_at`: Unix seconds. The id of a token key is the `sha256:` of its public half (DER)."""
+    """`added_at`: Unix seconds. The id of a token key is the `sha256:` of its public half (DER). `identity_sha256`: of
+    the certificate that the manifest pins, or nothing.
+    """
 
     coordinator_id: str
     url: str
     certificate_sha256: str
     token_key_id: str
     added_at: float
+    identity_sha256: str = ""
 
 
 @message
@@ -248,7 +251,8 @@ class ReplicaList(AnswerMessage):
 @message
 class ReplicaStanding:
     """One coordinator, by its last word. `faults`: what is wrong with it, in sentences. `link`: the newest of the
-    history that it has seen, or 0.
+    history that it has seen, or 0; `lag`: how many there are beyond it. `manifest`: the hash of the one that this link
+    names, or nothing. `identity`: of the certificate that the newest manifest pins, or nothing.
     """
 
     coordinator_id: str
@@ -259,6 +263,9 @@ class ReplicaStanding:
     started_at: float | None
     version: str
     link: int = member(COUNT)
+    lag: int = member(COUNT)
+    manifest: str
+    identity: str
 
 
 @message
