@@ -50,6 +50,34 @@ def test_what_they_say_of_themselves(lab: Lab) -> None:
     assert (ran.status, f"{told['answering']}: no room" in ran.out) == (DIFFERENT, True)
 
 
+def test_an_identity_that_is_lost_is_replaced_on_its_machine(lab: Lab) -> None:
+    """rules H0, H24: until then it is not ready, and says so"""
+    pin = ("coordinators", "pin", "--configuration", lab.configuration)
+    file = lab.folder / "state" / "keys" / "identity.pem"
+    (entry,) = lab.good("coordinators", "list", "--json").json["coordinators"]
+    assert lab.ctl(*pin, "--yes").status == REFUSED  # it runs
+    lab.stop()
+    assert "the manifest names this identity" in lab.ctl(*pin, "--yes").err
+    file.unlink()
+    ran = lab.ctl(*pin, "--yes")
+    assert (ran.status, entry["identity_sha256"] in ran.err, file.exists()) == (REFUSED, True, False)
+    lab.start()
+    ran = lab.ctl("coordinators", "status")
+    assert (ran.status, "not_in_manifest" in ran.out) == (DIFFERENT, True)
+    assert "not_in_manifest" in lab.ctl("allow", "add", "node-b").err
+    lab.stop()
+    assert lab.ctl(*pin, "--anew").status == UNCONFIRMED
+    made = lab.good(*pin, "--anew", "--yes").out
+    lab.start()
+    (own,) = lab.good("coordinators", "status", "--json").json["coordinators"]
+    assert own["identity"] in made
+    assert own["identity"] != entry["identity_sha256"]
+    lab.good("allow", "add", "node-b")
+    assert lab.good("audit", "verify", "--json").json["good"]
+    assert "PRIVATE" in file.read_text()
+    assert "PRIVATE" not in made + lab.log()
+
+
 def test_a_certificate_is_renewed_and_shown_after_a_reload(lab: Lab) -> None:
     """rules P13, K34: the entry follows, and another name is served; the CA that nodes have stays"""
     before = shown(lab)

@@ -90,6 +90,7 @@ ENDLESS = {"journalctl": "tests/systemd/arrival.py", "holdfast status --watch": 
 BACKUP = "tests/journeys/test_backup.py"
 HISTORY = "tests/holdfast/test_operator_audit.py"
 LEAVING = "tests/holdfast/test_operator_leaving.py"
+COORDINATORS = "tests/holdfast/test_operator_coordinators.py"
 CONSUMERS = Boots("consumers.programs_live_by_what_is_declared")
 INSTALLED_BY_APT = "arrival.agent_is_installed_by_apt_with_what_it_depends_on"
 
@@ -252,6 +253,8 @@ COVERED: dict[str, list[tuple[str, Kind]]] = {
         ("holdfastctl publish --to /srv", Runs()),
         ("holdfastctl coordinators certificate", Runs()),
         ("holdfastctl coordinators add", Elsewhere("tests/journeys/test_replicas.py", "coordinators", "add")),
+        ("holdfastctl coordinators status", Runs()),
+        ("holdfastctl coordinators pin", Elsewhere(COORDINATORS, '"coordinators", "pin"')),
         ("endpoint_in_use:", Elsewhere("tests/journeys/test_coordinators.py", "endpoint_in_use")),
         ("holdfastctl publish --to /media", Runs()),
         ("holdfast import /media", Runs()),
