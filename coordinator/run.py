@@ -181,6 +181,7 @@ class Daemon:
         coordinator.publisher.sign_with(keys)
         coordinator.last_read.look_for(shapes)
         await self.keeper.look()  # whoever asks now is told what holds for these keys
+        await self.own_report.note()
         log.info("reloaded", keys=[key.key_id for key in keys])
 
 

@@ -89,6 +89,7 @@ def test_a_certificate_is_renewed_and_shown_after_a_reload(lab: Lab) -> None:
     assert shown(lab) == before
     lab.reload()
     assert shown(lab, "new.example") == made["fingerprint"] != before
+    lab.good("coordinators", "status")
     (entry,) = lab.good("coordinators", "list", "--json").json["coordinators"]
     assert entry["certificate_sha256"] == made["fingerprint"]
     certificate = lab.good("status", "--json").json["certificate"]
