@@ -44,7 +44,7 @@ class OwnEntry:
             detail = f"the manifest of the cluster names no coordinator {name}: it was taken away, or never added"
             raise Refused(Code.NOT_IN_MANIFEST, detail, remedy="stop it; a further one begins with coordinators add")
         said = entry.get("certificate_sha256")
-        if said != self.pin and said != _unpinned(transaction, name):
+        if said != self.pin and said != _shown_certificate(transaction, name):
             has = f"its identity is {self.pin}" if self.pin else "it has no identity here"
             detail = f"the manifest names {name} with the certificate {said}, and {has}"
             remedy = f"put its own identity.pem back beside its config keys, and restart; or, stopped: {PIN} --anew"
@@ -58,7 +58,7 @@ def _entries(content: bytes) -> Mapping[str, object]:
     return entries if isinstance(entries, Mapping) else {}
 
 
-def _unpinned(transaction: Transaction, coordinator_id: str) -> str | None:
+def _shown_certificate(transaction: Transaction, coordinator_id: str) -> str | None:
     """What the manifest says of a coordinator without an identity: the certificate that it shows to nodes."""
     row = transaction.row(_UNPINNED.where(_TABLE.c.coordinator_id == coordinator_id))
     return None if row is None else str(row.certificate_sha256)

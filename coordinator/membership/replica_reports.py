@@ -89,7 +89,7 @@ def all_of(database: Database) -> list[HeardReplica]:
                 entries.get(name),
                 report,
                 _is_on_record(transaction, report, oldest),
-                _manifest_seen(transaction, report),
+                _read_manifest(transaction, report),
             )
             for name, report in {**dict.fromkeys(entries), **reports}.items()
         ]
@@ -166,7 +166,7 @@ def _is_on_record(transaction: Transaction, report: ReplicaReport | None, oldest
     return found == report.mark.transition or (found is None and report.mark.number < oldest)
 
 
-def _manifest_seen(transaction: Transaction, report: ReplicaReport | None) -> str:
+def _read_manifest(transaction: Transaction, report: ReplicaReport | None) -> str:
     """Nothing where the link is none of this database, or is not kept any more."""
     if report is None or not report.mark.number:
         return ""
