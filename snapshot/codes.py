@@ -385,8 +385,14 @@ _SOURCE: Table = {
         "Look at name, port and network, and whether the coordinator runs.",
     ),
     "tls_failed": Explanation(
-        "The handshake failed: the chain does not end at `ca_file`, has expired, is for another name, or it is no TLS.",
-        "Compare coordinator.ca_file with the server's chain; look at both clocks.",
+        "The handshake failed: the chain has expired, is for another name, or it is no TLS.",
+        "Look at the server's certificate, its names and its dates, and at both clocks.",
+    ),
+    "unknown_ca": Explanation(
+        "The server's chain ends at no CA that this node believes: of the signed list that it holds, or without one of "
+        "`ca_file`.",
+        "A node that was away while the CA was exchanged: bring it its newest documents as files (`holdfast import`); "
+        "one that has not joined: compare coordinator.ca_file with the server's chain.",
     ),
     "peer_pin_mismatch": Explanation(
         "The peer shows another certificate than is pinned for it, or refuses ours.",

@@ -10,7 +10,11 @@ from collections.abc import Iterable
 from snapshot.reasons import Reason, Rejected
 
 CRITICAL = "critical."
-FEATURES = ("candidates", "config")  # what has been added to the format and this release reads; nodes report it, sorted
+FEATURES = (
+    "authorities",
+    "candidates",
+    "config",
+)  # what has been added to the format and this release reads; nodes report it, sorted
 
 
 def refuse_critical(names: Iterable[str], where: str) -> None:

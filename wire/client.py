@@ -24,7 +24,15 @@ from wire.certificate import fingerprint
 from wire.endpoint import BadEndpointError, Endpoint
 from wire.exchange import Call, ClientError, ClientFault, Deadlines, Exchange, StaleConnectionError, retry_after_s
 from wire.messages import ERROR_BYTES, ErrorBody
-from wire.tls_contexts import TlsIdentity, alert_of, authority_context, is_tls, own_der, pinned_context
+from wire.tls_contexts import (
+    TlsIdentity,
+    alert_of,
+    authority_context,
+    is_of_unknown_authority,
+    is_tls,
+    own_der,
+    pinned_context,
+)
 
 KEPT_S = 60.0  # less than a server keeps an idle connection
 NAMES_S = 2.0  # for DNS, where the last working address is known: the rest of connecting is for that one
@@ -158,9 +166,13 @@ class HttpsConnector:
         self._last_working: dict[Endpoint, str] = {}
 
     @classmethod
-    def to_authority(cls, authority: Path, identity: TlsIdentity | None = None) -> "HttpsConnector":
-        """The chain is checked against this CA file before anything is sent (rules K15, threats J14)."""
-        return cls(authority_context(authority, identity), own=own_der(identity))
+    def to_authority(
+        cls, file: Path | None, identity: TlsIdentity | None = None, ders: Iterable[bytes] = ()
+    ) -> "HttpsConnector":
+        """The chain is checked against the CAs of this file, and these, before anything is sent (rules K15, threats
+        J14).
+        """
+        return cls(authority_context(file, identity, ders), own=own_der(identity))
 
     @classmethod
     def to_node(cls, pins: Iterable[bytes], identity: TlsIdentity) -> "HttpsConnector":
@@ -223,6 +235,8 @@ class HttpsConnector:
     def _failure(self, endpoint: Endpoint, error: BaseException) -> ClientError:
         if self._pins and isinstance(error.__cause__, ssl.SSLCertVerificationError):
             return ClientError(ClientFault.PEER_PIN_MISMATCH, f"{endpoint} showed another certificate than its own")
+        if is_of_unknown_authority(error):
+            return ClientError(ClientFault.UNKNOWN_CA, f"{endpoint}: {alert_of(error)}")
         fault = ClientFault.TLS_FAILED if is_tls(error) else ClientFault.CONNECT_FAILED
         return ClientError(fault, f"{endpoint}: {alert_of(error)}")
 

@@ -29,6 +29,7 @@ class ClientFault(StrEnum):
     BAD_ENDPOINT = "bad_endpoint"
     CONNECT_FAILED = "connect_failed"
     TLS_FAILED = "tls_failed"
+    UNKNOWN_CA = "unknown_ca"
     PEER_PIN_MISMATCH = "peer_pin_mismatch"
     TIMED_OUT = "timed_out"
     TOO_SLOW = "too_slow"

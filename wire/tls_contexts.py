@@ -10,6 +10,8 @@ from pathlib import Path
 from wire.certificate import KeyPair, pem_to_der
 
 NO_CHECK_TIME = 0x200000  # X509_V_FLAG_NO_CHECK_TIME; Python has no name for it
+# X509_V_ERR_*: no issuer (also of a CA of the same name with another key), or a self-signed end that is not believed.
+_NO_ISSUER = frozenset({2, 7, 18, 19, 20, 21, 30})
 # With a partial chain OpenSSL looks for the certificate itself; without, for an issuer of its name, and of two
 # self-signed certificates with one subject it then takes the first and refuses the other (threats M11).
 PINNED = NO_CHECK_TIME | ssl.VerifyFlags.VERIFY_X509_PARTIAL_CHAIN
@@ -58,11 +60,20 @@ def pinned_server_context(shown: KeyPair, ders: Iterable[bytes]) -> ssl.SSLConte
     return context
 
 
-def authority_context(authority: Path, identity: TlsIdentity | None = None) -> ssl.SSLContext:
-    """For a client: the chain and the host name are checked against this CA file alone (rules K15)."""
+def authority_context(
+    file: Path | None, identity: TlsIdentity | None = None, ders: Iterable[bytes] = ()
+) -> ssl.SSLContext:
+    """For a client: the chain and the host name are checked against the CAs of this file, and these certificates of
+    others, alone (rules K15).
+    """
+    others = list(ders)
+    if not others and file is None:
+        raise EmptyTrustError("no CA is believed")
     context = _client_context(identity)
     context.verify_flags |= ssl.VerifyFlags.VERIFY_X509_PARTIAL_CHAIN
-    context.load_verify_locations(cafile=authority)
+    trust(context, others)
+    if file is not None:
+        context.load_verify_locations(cafile=file)
     return context
 
 
@@ -99,6 +110,12 @@ def alert_of(error: BaseException) -> str:
     if isinstance(error, OSError) and (error.errno or 0) > 0:
         return os.strerror(error.errno or 0).lower()
     return str(error) or type(error).__name__
+
+
+def is_of_unknown_authority(error: BaseException) -> bool:
+    """Whether the chain ends at no CA that is believed, and nothing else is the matter with it."""
+    root = _root(error)
+    return isinstance(root, ssl.SSLCertVerificationError) and root.verify_code in _NO_ISSUER
 
 
 def is_tls(error: BaseException) -> bool:

@@ -91,7 +91,9 @@ class CoordinatorTable:
         array(_URL, 1), (), "Their listeners that ask for no client certificate, in the same order, where they differ."
     )
     ca_file: Path = setting(
-        absolute_path, about="The CA that the server's chain must end at. The system's own are never used."
+        absolute_path,
+        about="The CA that the server's chain must end at, until the node holds a signed list of CAs: then that list "
+        "alone is believed. The system's own are never used.",
     )
     token_file: Path | None = setting(
         absolute_path,

@@ -7,6 +7,7 @@ from pathlib import Path
 import trio
 
 from agent.enrolment.identity import IdentityFile, renew_at
+from agent.sources.authorities import believed_authorities
 from agent.state.endings import LOOK_S, Sayings, endings
 from agent.state.node import RunningNode
 from snapshot.ending import Thing
@@ -62,19 +63,30 @@ class CertificateEnds:
         )
 
     def _authorities(self) -> Iterator[Thing]:
+        """Those that are believed: of the signed list, where there is one; else of the files."""
+        believed = believed_authorities(self.node)
+        for der in believed.ders:
+            yield _authority(der, "the cluster's operator exchanges it: holdfastctl due")
+        if not believed.with_file:
+            return
         for file in self._files():
-            for certificate in map(Certificate.read, pem_chain_to_der(file.read_bytes())):
-                yield Thing(
-                    "ca_certificate",
-                    certificate.fingerprint,
-                    certificate.not_before,
-                    certificate.not_after,
-                    "no coordinator's certificate of it is believed",
-                    f"put the new CA beside it into {file}",
-                )
+            for der in pem_chain_to_der(file.read_bytes()):
+                yield _authority(der, f"put the new CA beside it into {file}")
 
     def _files(self) -> list[Path]:
         settings = self.node.settings
         files = [settings.coordinator.ca_file] if settings.coordinator else []
         files += [coordinator.ca_file for coordinator in settings.manual or ()]
         return list(dict.fromkeys(files))
+
+
+def _authority(der: bytes, remedy: str) -> Thing:
+    certificate = Certificate.read(der)
+    return Thing(
+        "ca_certificate",
+        certificate.fingerprint,
+        certificate.not_before,
+        certificate.not_after,
+        "no coordinator's certificate of it is believed",
+        remedy,
+    )

@@ -12,11 +12,13 @@ from dataclasses import dataclass
 
 import trio
 
+from agent.sources.authorities import believed_authorities
+from agent.sources.connecting import authority_connector
 from agent.sources.sources import deadlines
 from agent.state.join_codes import UnusableFileError
 from agent.state.node import RunningNode
 from wire.certificate import KeyPair, prove
-from wire.client import Call, HttpClient, HttpsConnector, Reply
+from wire.client import Call, HttpClient, Reply
 from wire.endpoint import Endpoint, path
 from wire.messages import JoinGrant, JoinNonce, JoinRequest
 from wire.request import JSON
@@ -61,7 +63,7 @@ async def coordinators(node: RunningNode, identity: TlsIdentity | None = None) -
     assert node.settings.coordinator is not None  # noqa: S101 - the callers looked
     authority = node.settings.coordinator.ca_file
     try:
-        connector = HttpsConnector.to_authority(authority, identity)
+        connector = authority_connector(believed_authorities(node), authority, identity)
     except OSError as error:  # ssl's own are, too
         raise UnusableFileError(f"coordinator.ca_file {authority}: {error.strerror or error}") from error
     client = HttpClient(connector, deadlines(node.settings))

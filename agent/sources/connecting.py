@@ -1,17 +1,29 @@
 """Connections to sources, their TLS made when one is first needed: a file that cannot be used is that source's error.
 
+    authority_connector(...)   by the CAs that are believed (authorities.py)
+
 A CA or a key that is missing is put back by an operator; until then the source fails as one that is not there, with
 its back-off, and everything else goes on (rules A14, P1).
 """
 
 from collections.abc import Callable
+from pathlib import Path
 from weakref import WeakSet
 
 import trio
 
+from agent.sources.authorities import BelievedAuthorities
 from wire.certificate import BadCertificateError
 from wire.client import ClientError, ClientFault, Connected, HttpsConnector
 from wire.endpoint import Endpoint
+from wire.tls_contexts import TlsIdentity
+
+
+def authority_connector(
+    believed: BelievedAuthorities, file: Path, identity: TlsIdentity | None = None
+) -> HttpsConnector:
+    """To whoever shows a chain to a CA that is believed. OSError, ssl's own among them."""
+    return HttpsConnector.to_authority(file if believed.with_file else None, identity, believed.ders)
 
 
 class LateConnector:

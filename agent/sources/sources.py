@@ -6,22 +6,29 @@ back-off; what is revoked is not asked. DNS is asked at each attempt, the last w
 """
 
 import random
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import trio
 
 from agent.config.configuration import AgentSettings
-from agent.sources.connecting import LateConnector
+from agent.sources import authorities
+from agent.sources.connecting import LateConnector, authority_connector
 from agent.sources.coordinators import Coordinators
 from agent.sources.peers import Peers
 from agent.sources.source import Kind, Source
 from agent.state.endpoint_sets import NamedBy
+from agent.state.health_rows import AUTHORITIES_ROW
+from agent.state.held_state import BOOTSTRAP
 from agent.state.node import RunningNode
 from snapshot import degraded
 from snapshot.degraded import Question
+from store.base.errors import StoreError
+from store.base.tables import Name
 from wire.backoff import BackOff
+from wire.certificate import fingerprint
 from wire.client import Deadlines, HttpClient, HttpsConnector
 from wire.endpoint import BadEndpointError, Endpoint
 from wire.local.node_status import AskedSource
@@ -68,6 +75,7 @@ class Sources:
     def __post_init__(self) -> None:
         self._peers = Peers(self.node)
         self._coordinators = Coordinators(self.node, tuple(configured_endpoints(self.node.settings)))
+        self._believed = authorities.believed_authorities(self.node)
 
     def coordinators(self) -> list[Source]:
         """The last that worked first. A manual map has none: nobody is reported to (rules K3)."""
@@ -128,7 +136,10 @@ class Sources:
             await line.client.aclose()
 
     async def follow(self) -> None:
-        """To the coordinators that the accepted `node_bootstrap` lists. Called once that may be another one."""
+        """To the coordinators that the accepted `node_bootstrap` lists, and the CAs. Called once that may be another
+        one.
+        """
+        await self._follow_authorities()
         await self._coordinators.follow()
         await self._forget_coordinators()
 
@@ -143,6 +154,20 @@ class Sources:
         await self._coordinators.note_answer(source.endpoint)
         await self._forget_coordinators()
 
+    @asynccontextmanager
+    async def last_resort(self, source: Source) -> AsyncIterator[Source]:
+        """The same source, also where its chain ends at a CA that is believed for trust bundles alone."""
+        node, authority, identity = self.node, authority_of(self.node.settings, source.endpoint), self.identity
+        signed = authorities.signed_authorities(node.holdings.authorities)
+        anybody = authorities.last_resort(signed, authorities.parse_row(node.authorities_row))
+        connector = LateConnector(lambda: authority_connector(anybody, authority, identity), str(authority))
+        line = ClientConnector(HttpClient(connector, deadlines(node.settings)), connector)
+        try:
+            yield replace(source, client=line.client, back_off=BackOff(self.uniform))
+        finally:
+            with trio.CancelScope(shield=True):
+                await line.cut_off()
+
     async def forget_removed(self) -> None:
         """Who is pinned no more is nobody: no connection to it is kept, nor a transfer over it (threats D-49). Called
         once that may be so.
@@ -151,6 +176,44 @@ class Sources:
         await self._forget([key for key in self._known if key[0] is Kind.PEER and key[1:] not in trusted])
 
     # ---- inside
+
+    async def _follow_authorities(self) -> None:
+        """New contexts, for the next connection. A CA that is believed no more takes its connections with it: whoever
+        has its key may be at the other end.
+        """
+        await self._keep_authorities()
+        before, now = self._believed, authorities.believed_authorities(self.node)
+        if now == before:
+            return
+        self._believed = now
+        log.info("CAs", listed=[fingerprint(der) for der in now.ders], with_file=now.with_file)
+        for error in authorities.signed_authorities(self.node.holdings.authorities).passed_over:
+            log.warning("CA passed over", error=error)
+        if set(before.ders) <= set(now.ders) and before.with_file <= now.with_file:
+            await self.renew(self.identity)
+            return
+        lines = [self._lines.pop(key) for key in list(self._lines) if not isinstance(key, frozenset)]
+        self._known = {key: source for key, source in self._known.items() if key[2]}
+        for line in [*lines, *self._retired]:
+            await line.cut_off()
+        self._retired.clear()
+
+    async def _keep_authorities(self) -> None:
+        """Durable before a list that lacks one of them can follow."""
+        node, document = self.node, self.node.holdings.kept.active.get(BOOTSTRAP)
+        if document is None or node.settings.coordinator is None:
+            return
+        signed = authorities.signed_authorities(node.holdings.authorities)
+        before = authorities.parse_row(node.authorities_row)
+        seen = authorities.after_list(before, document.envelope.authority_epoch, signed.ders)
+        if seen == before:
+            return
+        row = seen.to_row()
+        try:
+            await node.threads.write(node.store.table(Name.HEALTH).put, AUTHORITIES_ROW, row)
+            node.authorities_row = row
+        except StoreError as error:
+            log.warning("CAs not kept", fault=error.fault, detail=error.detail)
 
     @property
     def _first_kind(self) -> Kind:
@@ -224,7 +287,9 @@ class Sources:
         if pins:
             return LateConnector(lambda: HttpsConnector.to_node(pins, identity), str(identity.certificate))
         files = f"{authority} and {identity.certificate}"
-        return LateConnector(lambda: HttpsConnector.to_authority(authority, identity), files)
+        return LateConnector(
+            lambda: authority_connector(authorities.believed_authorities(self.node), authority, identity), files
+        )
 
 
 def configured_endpoints(settings: AgentSettings) -> Iterator[Endpoint]:

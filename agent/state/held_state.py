@@ -26,6 +26,7 @@ from store.store import HolderState as StoreStanding
 from store.store import Store
 
 RUNTIME, BOOTSTRAP = "node_runtime", "node_bootstrap"
+AUTHORITIES = "authorities"  # a section of the latter
 AT_ONCE_BYTES = 1 << 20  # of a document of more, what it names is read once somebody asks: it would hold the start up
 ASKED_ON_THE_LOOP = frozenset({"peer_directory", "storage_directory"})  # what others name is asked for on a thread
 
@@ -44,6 +45,7 @@ class Holdings:
     revocations: Revocations = field(default_factory=Revocations)
     roles: frozenset[str] = frozenset()  # as assigned; the holder's are without the revoked ones
     floor_lost: bool = False
+    authorities: bytes | None = None  # the section as the node_bootstrap has it
 
     @property
     def bundle(self) -> TrustBundle | None:
@@ -83,6 +85,7 @@ class HoldingsReader:
     enrolled: Enrolment | None = None
     _bundle: tuple[str, TrustBundle] | None = None
     _head: tuple[str, Head] | None = None
+    _authorities: tuple[str, bytes | None] | None = None
     _grants: dict[str, tuple[str, Grants | LateGrants]] = field(default_factory=dict)  # by scope, of that document
     _read: dict[str, Mapping[tuple[str, str], Grants]] = field(default_factory=dict)  # by scope: section and its hash
 
@@ -122,6 +125,7 @@ class HoldingsReader:
             revocations=revocations,
             roles=roles,
             floor_lost=self.store.is_floor_lost,
+            authorities=self._read_authorities(kept.active.get(BOOTSTRAP)),
         )
 
     def _read_bundle(self, document: StoredDocument | None) -> TrustBundle | None:
@@ -138,6 +142,14 @@ class HoldingsReader:
         if self._head is None or self._head[0] != document.envelope_hash:
             self._head = document.envelope_hash, manifests.parse_head(document.manifest_bytes, self.limits)
         return self._head[1]
+
+    def _read_authorities(self, document: StoredDocument | None) -> bytes | None:
+        """What it says is read by who speaks to coordinators: it takes a library that nothing else here waits for."""
+        if document is None or AUTHORITIES not in document.sections:
+            return None
+        if self._authorities is None or self._authorities[0] != document.envelope_hash:
+            self._authorities = document.envelope_hash, document.read(AUTHORITIES)
+        return self._authorities[1]
 
     def _held_scopes(self, documents: Mapping[str, StoredDocument], holder: VerifierState) -> dict[str, HeldScope]:
         at_start = not self._grants

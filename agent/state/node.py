@@ -61,6 +61,7 @@ class RunningNode:
         self.check_in = CheckIn()
         self.gaps = Gaps()
         self.revocation = OwnRevocation.from_row(remembered.revoked)
+        self.authorities_row = remembered.authorities  # sources.py writes it
         self.store_fault = ""  # of the last change, until one is taken again
         self.counters = Counters()
         self.changed = Generation(0)

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from agent.base.guarded_clock import Stopwatch
 from agent.state import endpoint_sets, origins, sights
 from agent.state.endpoint_sets import EndpointSets
-from agent.state.health_rows import OUTAGE_ROW, REVOKED_ROW
+from agent.state.health_rows import AUTHORITIES_ROW, OUTAGE_ROW, REVOKED_ROW
 from agent.state.origins import Origin
 from agent.state.sights import SeenRunning
 from store.base.tables import Name
@@ -25,6 +25,7 @@ class Remembered:
     origins: Mapping[str, Origin] = field(default_factory=dict)
     endpoints: EndpointSets = field(default_factory=EndpointSets)
     sights: Mapping[str, SeenRunning] = field(default_factory=dict)
+    authorities: object = None  # the row, see agent/sources/authorities.py
 
     @classmethod
     def read(cls, store: Store) -> "Remembered":
@@ -35,6 +36,7 @@ class Remembered:
             origins.from_row(health.get(origins.ROW)),
             endpoint_sets.from_row(health.get(endpoint_sets.ROW)),
             sights.from_rows(store.table(Name.WATERMARKS).items()),
+            health.get(AUTHORITIES_ROW),
         )
 
 

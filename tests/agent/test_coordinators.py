@@ -137,7 +137,7 @@ async def test_a_refusal_is_no_answer_and_another_ca_is_nobody(one, mock_clock):
             await told(one, impostor.url, by=[old.server])
             await served_for(one, HEAD_LIFETIME_S, [old.server])
             (row,) = [row for row in (await one.status())["sources"] if row["url"] == impostor.url]
-            assert "tls_failed" in row["error"]
+            assert "unknown_ca" in row["error"]
             assert impostor.server.requests == []
             await told(one, old.url, by=[old.server])
             old.server.refuse = "wrong_cluster"

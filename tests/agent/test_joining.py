@@ -336,7 +336,7 @@ async def test_a_chain_that_is_not_the_configured_one_is_said(one, mock_clock):
     async with one.agent():
         await one.until(lambda: one.node.counters.of("joins_failed") > 0)
         status = await one.status()
-        assert (status["state"], status["join"]["code"]) == ("joining", "tls_failed")
+        assert (status["state"], status["join"]["code"]) == ("joining", "unknown_ca")
         assert unix_seconds(status["join"]["again_at"]) > unix_seconds(status["join"]["at"])
         assert one.server.requests == []
         one.server.ca_file.write_bytes(right)

@@ -223,8 +223,10 @@ class CoordinatorServer:
     @asynccontextmanager
     async def running(self) -> AsyncIterator["CoordinatorServer"]:
         limits = self.limits
-        fleet = Server("fleet", self._fleet_routes(), PinnedTransport(self.pins, self.shown, limits), limits)
-        join = Server("join", self._join_routes(), ServerAuthTransport(self.shown, limits), limits)
+        pinned, open_to_all = PinnedTransport(self.pins, self.shown, limits), ServerAuthTransport(self.shown, limits)
+        self._transports = pinned, open_to_all
+        fleet = Server("fleet", self._fleet_routes(), pinned, limits)
+        join = Server("join", self._join_routes(), open_to_all, limits)
         async with trio.open_nursery() as nursery:
             self.fleet_port = self.fleet_port or self._port()
             self.join_port = self.join_port or self._port()
@@ -232,6 +234,15 @@ class CoordinatorServer:
             await _listen(nursery, join, self.join_port, [])
             yield self
             nursery.cancel_scope.cancel()
+
+    async def show_certificate_of(self, authority: KeyPair) -> None:
+        """From the next handshakes on."""
+        self.shown = issue_server(authority, ["127.0.0.1"], time.time())
+        self.fingerprint = fingerprint(self.shown.der)
+        pinned, open_to_all = self._transports
+        open_to_all.show(self.shown)
+        pinned.show(self.shown)
+        await pinned.wait_settled()
 
     def _port(self) -> int:
         """Ours also while nobody listens there."""

@@ -144,7 +144,7 @@ async def test_nothing_is_sent_to_a_server_of_another_authority(tmp_path: Path) 
         client = HttpClient(HttpsConnector.to_authority(tmp_path / "other.crt"))
         call = Call("POST", "/v1/join", [("authorization", "Bearer secret")], b"{}")
         error = await failure(client.fetch(local(listener.socket.getsockname()[1]), call))
-        assert error.reason is ClientFault.TLS_FAILED
+        assert error.reason is ClientFault.UNKNOWN_CA
         assert "issuer" in error.detail or "self" in error.detail
         nursery.cancel_scope.cancel()
     assert received == b""
@@ -243,7 +243,7 @@ async def test_the_systems_authorities_are_not_trusted(tmp_path: Path, monkeypat
         await nursery.start(server.serve, listener)
         client = HttpClient(HttpsConnector.to_authority(tmp_path / "other.crt"))
         error = await failure(client.fetch(local(listener.socket.getsockname()[1]), GET))
-        assert error.reason is ClientFault.TLS_FAILED
+        assert error.reason is ClientFault.UNKNOWN_CA
         nursery.cancel_scope.cancel()
 
 
