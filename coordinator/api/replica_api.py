@@ -1,15 +1,23 @@
-"""Which coordinators the cluster has, as an operator asks."""
+"""Which coordinators the cluster has, as an operator asks, and as root keys declare it."""
 
+import os
 from functools import partial
 
-from coordinator.api.operator_route import for_operators, parameter
+from coordinator.api.operator_route import for_operators, message_of, parameter
+from coordinator.base.refusal import Code, Refused
 from coordinator.base.threads import in_database, in_library
 from coordinator.database import history
 from coordinator.database.database import Database
-from coordinator.membership import replica_reports, replicas
+from coordinator.keys import keystore
+from coordinator.keys.signing_key import SigningKey, UnusableKeyError
+from coordinator.membership import coordinator_sets, replica_reports, replicas
 from coordinator.runtime.context import Coordinator
+from coordinator.trust import coordinator_set, restored_backup
+from coordinator.trust.ceremony import PublicKey
 from snapshot.identifiers import is_id
 from wire.operators.operator_answers import RemovedReplica, ReplicaList, ReplicaStandings
+from wire.operators.trust_answers import CommittedSet, DraftedRequest
+from wire.operators.trust_messages import SUBMISSION_BYTES, SetDraftRequest, SetSubmission
 from wire.request import Request
 from wire.routes import HttpRoute
 
@@ -22,6 +30,8 @@ class ReplicaApi:
         return (
             HttpRoute("GET", "/v1/coordinators", for_operators(self.list_replicas)),
             HttpRoute("GET", "/v1/coordinators/status", for_operators(self.standings)),
+            HttpRoute("POST", "/v1/coordinators/set", for_operators(self.draft_set)),
+            HttpRoute("POST", "/v1/coordinators/commit", for_operators(self.commit_set), body_bytes=SUBMISSION_BYTES),
             HttpRoute("DELETE", "/v1/coordinators/{coordinator_id}", for_operators(self.remove)),
         )
 
@@ -39,6 +49,41 @@ class ReplicaApi:
         removed = partial(replicas.remove, answering=at.coordinator_id, actor=request.peer.name, now=at.now())
         await in_database(removed, at.database, name)
         return RemovedReplica(name)
+
+    async def draft_set(self, request: Request) -> DraftedRequest:
+        """Nothing is changed by asking; what is signed comes back by POST /v1/coordinators/commit."""
+        at, asked = self._at, await message_of(request, SetDraftRequest)
+        if fault := at.publisher.clock_fault():  # root keys sign no date of a clock that has just leapt ahead
+            raise Refused(Code.CLOCK_JUMPED, fault.partition(": ")[2])
+        key = PublicKey(asked.algorithm, asked.public_key)
+        wanted = partial(coordinator_sets.draft, answering=at.coordinator_id, despite_reports=asked.despite_reports)
+        made = await in_library(wanted, at.database, asked.coordinators, key, at.settings, at.now())
+        return DraftedRequest(made.about, tuple(made.changes()), made.to_text())
+
+    async def commit_set(self, request: Request) -> CommittedSet:
+        """From then on this coordinator signs with the mesh key as well: no reload is needed here."""
+        at, asked = self._at, await message_of(request, SetSubmission)
+        signed = await in_library(coordinator_set.read, asked.set)
+        keys = await in_library(_config_keys, at)
+        commit = partial(coordinator_sets.commit, despite_reports=asked.despite_reports)
+        held = [key.key_id for key in keys]
+        await in_database(commit, at.database, signed, held, actor=request.peer.name, now=at.now())
+        async with at.standstill.reading:
+            at.publisher.sign_with(keys)
+            at.standstill.reason = await in_library(restored_backup.reason, at.database, at.standstill.behind)
+            at.publisher.reconsider()
+        number, manifest = await in_library(history.newest_manifest, at.database)
+        return CommittedSet(
+            tuple(signed.coordinators), signed.mesh_key, manifest, number, signed.envelope.config_version
+        )
+
+
+def _config_keys(at: Coordinator) -> tuple[SigningKey, ...]:
+    """As they lie there now: the mesh key has come since the last reload."""
+    try:
+        return keystore.config_keys(at.keys_directory, os.environ)
+    except UnusableKeyError as error:
+        raise Refused(Code.BAD_KEY, str(error), remedy="put it right, and repeat") from None
 
 
 def _standings(database: Database, fault: str, answering: str, now: float) -> ReplicaStandings:

@@ -22,7 +22,7 @@ _TABLE = schema.coordinators
 def list_replicas(database: Database) -> list[Replica]:
     """All of them, in the order in which they were added."""
     with database.read() as transaction:
-        return _replicas(transaction)
+        return replicas_in(transaction)
 
 
 def add(database: Database, founding: Founding, *, actor: str, now: float) -> None:
@@ -71,7 +71,7 @@ def pin(database: Database, coordinator_id: str, identity_sha256: str, *, actor:
     """From now on it is known by this identity alone. `in_use` where that is another one's."""
     with database.change(actor=actor, now=now) as transaction:
         before = _own(transaction, coordinator_id).identity_sha256
-        others = {replica.identity_sha256: replica.coordinator_id for replica in _replicas(transaction)}
+        others = {replica.identity_sha256: replica.coordinator_id for replica in replicas_in(transaction)}
         if identity_sha256 in others:
             remedy = "each coordinator makes an identity of its own; copy it to none"
             detail = f"the identity {identity_sha256} is that of {others[identity_sha256]}"
@@ -87,16 +87,21 @@ def remove(database: Database, coordinator_id: str, *, answering: str, actor: st
         own = _own(transaction, coordinator_id)
         if coordinator_id == answering:
             raise Refused(Code.IN_USE, f"{coordinator_id} is the one that answers", remedy="ask one that stays")
-        for table in (_TABLE, schema.coordinator_reports):
-            transaction.run(table.delete().where(table.c.coordinator_id == coordinator_id))
+        forget(transaction, coordinator_id)
         transaction.audit("coordinator.remove", coordinator_id, {"url": own.url, **_of(own)}, None)
+
+
+def forget(transaction: Transaction, coordinator_id: str) -> None:
+    """Its entry and its last word."""
+    for table in (_TABLE, schema.coordinator_reports):
+        transaction.run(table.delete().where(table.c.coordinator_id == coordinator_id))
 
 
 def _must_be_new(transaction: Transaction, founding: Founding) -> None:
     if cluster_state.standing(transaction).cluster_id != founding.cluster_id:
         raise Refused(Code.WRONG_CLUSTER, f"this database is not of {founding.cluster_id}")
     name = founding.coordinator_id
-    if any(replica.coordinator_id == name for replica in _replicas(transaction)):
+    if any(replica.coordinator_id == name for replica in replicas_in(transaction)):
         remedy = f"choose another id, or, if that one is gone, first: {REMOVE} {name}"
         raise Refused(Code.CONFLICT, f"{name} is a coordinator of this cluster already", remedy=remedy)
     _must_be_its_own(transaction, name, founding.token_public_key)
@@ -104,7 +109,7 @@ def _must_be_new(transaction: Transaction, founding: Founding) -> None:
 
 def _own(transaction: Transaction, coordinator_id: str) -> Replica:
     cluster_state.standing(transaction)
-    every = {replica.coordinator_id: replica for replica in _replicas(transaction)}
+    every = {replica.coordinator_id: replica for replica in replicas_in(transaction)}
     if coordinator_id not in every:
         known = ", ".join(every)
         remedy = f"this cluster has {known}; a further one begins with `{ADD}`"
@@ -118,13 +123,13 @@ def _of(replica: Replica) -> dict[str, str]:
 
 def _must_be_its_own(transaction: Transaction, coordinator_id: str, token_public_key: bytes) -> None:
     token_key_id = key_id_of(token_public_key)
-    others = {replica.token_key_id: replica.coordinator_id for replica in _replicas(transaction)}
+    others = {replica.token_key_id: replica.coordinator_id for replica in replicas_in(transaction)}
     if (holder := others.get(token_key_id, coordinator_id)) != coordinator_id:
         remedy = f"each coordinator has a token key of its own, which `{ADD}` makes; copy it to none"
         raise Refused(Code.IN_USE, f"the token key of {coordinator_id} is that of {holder}", remedy=remedy)
 
 
-def _replicas(transaction: Transaction) -> list[Replica]:
+def replicas_in(transaction: Transaction) -> list[Replica]:
     rows = transaction.rows(select(_TABLE).order_by(_TABLE.c.added_at, _TABLE.c.coordinator_id))
     return [
         Replica(

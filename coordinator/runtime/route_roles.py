@@ -60,6 +60,8 @@ _BY_ROLE: Mapping[OperatorRole, tuple[str, ...]] = {
         "DELETE /v1/revocations/{category}/{value}",
         "DELETE /v1/tokens/{jti}",
         "POST /v1/allowlist/{node_id}",
+        "POST /v1/coordinators/commit",  # and as many root keys as a trust bundle takes
+        "POST /v1/coordinators/set",
         "POST /v1/nodes/{node_id}/drain",
         "POST /v1/nodes/{node_id}/readmit",
         "POST /v1/nodes/{node_id}/remove",

@@ -110,7 +110,7 @@ class SigningRequest:
 
     def missing(self) -> ceremony.Missing:
         """How many signatures are still needed; those that do not verify are no signatures."""
-        good, at = frozenset(self._good()), self.envelope.issued_at
+        good, at = self.signed_by(), self.envelope.issued_at
         if self.following is not None:
             return ceremony.missing(Trust.of(self.present), Trust.of(self.following), good, at)
         present = Trust.of(self.present)
@@ -144,6 +144,10 @@ class SigningRequest:
         sections = tuple(self.sections[name] for name in sorted(self.sections))
         return SignedDocument(self.envelope, self.envelope.to_bytes(), ordered, self.manifest, sections)
 
+    def signed_by(self) -> frozenset[str]:
+        """The keys whose signatures are good."""
+        return frozenset(self._good())
+
     def to_text(self) -> str:
         file = SigningRequestFile(
             holdfast_signing_request=FORMAT,
@@ -169,7 +173,7 @@ class SigningRequest:
 
 def for_bundle(extends: bytes, following: Trust, life: Lifetime) -> SigningRequest:
     """The request for bundle N+1 over the container of bundle N."""
-    present, opened = bundle_of(extends), _open(extends)
+    present, opened = bundle_of(extends), envelope_of(extends)
     claims = _claims(opened.cluster_id, SCOPE, present.version + 1, following.authority_epoch, life)
     listed = ceremony.signers_of(Trust.of(present), following, life.issued_at)
     return _make(extends, claims.envelope(SNAPSHOT), following.sections(), listed, {**following.keys, **present.keys})
@@ -177,7 +181,7 @@ def for_bundle(extends: bytes, following: Trust, life: Lifetime) -> SigningReque
 
 def for_recovery(extends: bytes, node_id: str, scope: str, allowed: RecoveryManifest, life: Lifetime) -> SigningRequest:
     """The request for a permission to go back, over the container of the bundle that nodes hold."""
-    present, opened = bundle_of(extends), _open(extends)
+    present, opened = bundle_of(extends), envelope_of(extends)
     of = parse_scope(scope)
     claims = _claims(opened.cluster_id, of.type, allowed.from_config_version, present.authority_epoch, life)
     about = replace(claims, subject_node_id=node_id, scope_ids=of.ids)
@@ -276,13 +280,14 @@ def _is_whole(found: SigningRequest) -> None:
         canonical.dumps(vars(_recovery(found.manifest))) if is_recovery else manifest.state_bytes(entries)
     ):
         raise _bad("its manifest is of other sections")
-    if _open(found.extends).cluster_id != one.cluster_id:
+    if envelope_of(found.extends).cluster_id != one.cluster_id:
         raise _bad("the bundle that it extends is of another cluster")
     if not is_recovery and (one.scope, one.config_version) != (SCOPE, present.version + 1):
         raise _bad(f"it is not the bundle after {present.version}")
 
 
-def _open(data: bytes) -> Envelope:
+def envelope_of(data: bytes) -> Envelope:
+    """Of a bundle's container, not judged."""
     return envelopes.parse(ChunkParts([data]).opening().envelope, SNAPSHOT)
 
 

@@ -4,11 +4,23 @@ from pathlib import Path
 
 import click
 
+from coordinator.keys import keystore
 from coordinator.setup import configuration
 from coordinator.setup.configuration import CREDENTIAL, DEFAULT_PATH
+from coordinator.trust import coordinator_set
 from holdfast.ctl import output
 from holdfast.ctl.machine import set_up_here, with_a_coordinators_libraries
-from holdfast.ctl.signing import ca_passphrase, passphrase_option
+from holdfast.ctl.rotate import keys_directory
+from holdfast.ctl.signing import (
+    Signing,
+    bring_in,
+    bundle_options,
+    ca_passphrase,
+    describe,
+    finish_with_key,
+    passphrase_option,
+    read_set,
+)
 from holdfast.ctl.socket import (
     DIFFERENT,
     REFUSED,
@@ -20,7 +32,10 @@ from holdfast.ctl.socket import (
 )
 from holdfast.terminal.clock import wall_clock
 from holdfast.terminal.shown import say, say_json
+from snapshot.bundle import CONFIG
 from wire.operators.operator_answers import RemovedReplica, ReplicaList, ReplicaStanding, ReplicaStandings
+from wire.operators.trust_answers import DraftedRequest
+from wire.operators.trust_messages import SetDraftRequest
 
 RELOAD = "next: systemctl reload holdfast-coordinator"
 _DIRECTORY = click.Path(path_type=Path, exists=True, file_okay=False)
@@ -69,6 +84,34 @@ def add(name: str, **given: object) -> None:
         from holdfast.ctl import setup  # noqa: PLC0415 - the database's library: no other command waits for it
 
     setup.add_further({"coordinator_id": name, **given})
+
+
+@coordinators.command("set")
+@click.argument("named", nargs=-1, required=True, metavar="NAME[=sha256:PIN]...")
+@bundle_options
+@asks_the_coordinator
+def set_(asked: CoordinatorClient, named: tuple[str, ...], signing: Signing) -> None:
+    """Declare who the coordinators are, all of them: one change, which root keys sign, with a new mesh key.
+
+    NAME stays as it is; NAME=sha256:PIN is known by another identity from then on; who is not named is taken away, and
+    refused at once. Made on the machine of one that stays, which then has the mesh key: a config key of this set alone.
+    What comes back signed goes to `coordinators commit` there. Of two sets that were made at once one is committed.
+    """
+    key = keystore.new_key()
+    wanted = SetDraftRequest(_named(named), key.algorithm, key.public_key, signing.despite_reports)
+    request = coordinator_set.read(asked.post(DraftedRequest, "coordinators", "set", body=wanted).request)
+    if not asked.as_json:
+        describe(request)
+    finish_with_key(asked, signing, request, CONFIG, key, keys_directory(asked))
+
+
+@coordinators.command()
+@click.argument("file", type=click.Path(path_type=Path, exists=True, dir_okay=False))
+@click.option("--despite-reports", is_flag=True, help="Members that report other bundles of that number are wrong.")
+@asks_the_coordinator
+def commit(asked: CoordinatorClient, file: Path, despite_reports: bool) -> None:
+    """Bring a set back that root keys have signed: from then on it says who the coordinators are."""
+    bring_in(asked, read_set(file), despite_reports=despite_reports)
 
 
 @coordinators.command()
@@ -163,6 +206,17 @@ def pin(anew: bool, path: Path, yes: bool, as_json: bool) -> None:
     what = "Give up the identity that the manifest names, and pin another one" if anew else "Pin an identity"
     confirm(f"{what}, of the coordinator {at.coordinator_id}, with its key in {at.keys_directory}?", yes=yes)
     setup.pin_identity(at, anew=anew, as_json=as_json)
+
+
+def _named(given: tuple[str, ...]) -> dict[str, str]:
+    """Each coordinator, with the pin that is given or nothing."""
+    found: dict[str, str] = {}
+    for one in given:
+        name, _, pinned = one.partition("=")
+        if name in found:
+            raise Failed(f"{name} is named twice", REFUSED)
+        found[name] = pinned
+    return found
 
 
 def _render(answer: ReplicaList) -> None:

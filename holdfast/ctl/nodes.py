@@ -15,6 +15,7 @@ from coordinator.trust.signing_requests import SigningRequest
 from holdfast.ctl import node, output
 from holdfast.ctl.selection import selects_nodes
 from holdfast.ctl.signing import (
+    Signable,
     Signing,
     bundle_options,
     describe,
@@ -178,7 +179,7 @@ def readmit(asked: CoordinatorClient, node_id: str, yes: bool, **given: str | No
 def _remove_by_force(asked: CoordinatorClient, node_id: str, reason: str, signing: Signing) -> None:
     if not reason:
         raise Failed("a forced removal needs a reason: --reason TEXT", REFUSED)
-    request = _earlier_request(signing) or draft(asked, signing, wishes(EpochWish(None)))
+    request: Signable = _earlier_request(signing) or draft(asked, signing, wishes(EpochWish(None)))
     if signing.keys:
         confirm(f"Remove the node {node_id} by force, and sign {request.about}?", yes=signing.yes)
         request = sign(request, signing.keys, signing.passphrase_files)

@@ -14,22 +14,27 @@ import click
 
 from coordinator.keys import keystore
 from coordinator.keys.signing_key import SigningKey
-from coordinator.trust import signing_requests
+from coordinator.trust import coordinator_set, signing_requests
+from coordinator.trust.coordinator_set import CoordinatorSet
 from coordinator.trust.signing_requests import SigningRequest
 from holdfast.ctl.socket import REFUSED, UNCONFIRMED, CoordinatorClient, Failed, confirm
 from holdfast.terminal.shown import say, shown
 from snapshot.bundle import CONFIG
 from snapshot.envelope import RECOVERY
-from wire.operators.trust_answers import DraftedRequest, TakenBundle, TakenRecovery
+from wire.operators.trust_answers import CommittedSet, DraftedRequest, TakenBundle, TakenRecovery
 from wire.operators.trust_messages import (
     BundleDraftRequest,
     BundleSubmission,
     RecoveryDraftRequest,
     RecoverySubmission,
+    SetSubmission,
     WishMessage,
 )
 
 FILE_SUFFIX = ".request.json"
+IMPORT, COMMIT = "holdfastctl trust import", "holdfastctl coordinators commit"
+
+Signable = SigningRequest | CoordinatorSet
 
 
 @dataclass(frozen=True)
@@ -124,7 +129,7 @@ def draft(
     return request
 
 
-def finish(asked: CoordinatorClient, signing: Signing, request: SigningRequest) -> None:
+def finish(asked: CoordinatorClient, signing: Signing, request: Signable) -> None:
     """Signed by the keys at hand and brought in; or written to a file, where signatures are missing."""
     if signing.keys:
         confirm(f"Sign {request.about}?", yes=signing.yes)
@@ -132,11 +137,11 @@ def finish(asked: CoordinatorClient, signing: Signing, request: SigningRequest) 
     if request.is_complete():
         bring_in(asked, request, despite_reports=signing.despite_reports)
     else:
-        write_away(asked, signing, request)
+        write_away(asked, signing, request, COMMIT if isinstance(request, CoordinatorSet) else IMPORT)
 
 
 def finish_with_key(
-    asked: CoordinatorClient, signing: Signing, request: SigningRequest, purpose: str, key: SigningKey, directory: Path
+    asked: CoordinatorClient, signing: Signing, request: Signable, purpose: str, key: SigningKey, directory: Path
 ) -> None:
     """The same for a request that announces a new key: its private half is kept first, since a bundle must never name
     a key that nobody has. A config key is kept where the coordinator finds it: on its machine.
@@ -153,11 +158,11 @@ def finish_with_key(
         raise
     if not asked.as_json:
         say(f"the new key is {path}")
-        if purpose == CONFIG:
+        if purpose == CONFIG and isinstance(request, SigningRequest):
             say("  once the bundle is in:    systemctl reload holdfast-coordinator")
 
 
-def sign(request: SigningRequest, keys: Sequence[Path], passphrase_files: Sequence[Path]) -> SigningRequest:
+def sign(request: Signable, keys: Sequence[Path], passphrase_files: Sequence[Path]) -> Signable:
     """With the signature of every key that is given and asked; Failed where none is."""
     passphrases = [keystore.read_passphrase(path) for path in passphrase_files]
     found = [key for path in keys for key in _open(path, passphrases)]
@@ -171,8 +176,11 @@ def sign(request: SigningRequest, keys: Sequence[Path], passphrase_files: Sequen
     return request
 
 
-def bring_in(asked: CoordinatorClient, request: SigningRequest, *, despite_reports: bool = False) -> None:
+def bring_in(asked: CoordinatorClient, request: Signable, *, despite_reports: bool = False) -> None:
     """Hand the signed document to the coordinator, which judges it as a node would."""
+    if isinstance(request, CoordinatorSet):
+        _commit(asked, request, despite_reports=despite_reports)
+        return
     document = request.document().to_bytes()
     if request.envelope.kind == RECOVERY:
         taken: object = asked.post(TakenRecovery, "recoveries", body=RecoverySubmission(document))
@@ -181,13 +189,22 @@ def bring_in(asked: CoordinatorClient, request: SigningRequest, *, despite_repor
     asked.say(taken, f"done: {request.about}")
 
 
-def describe(request: SigningRequest, *, err: bool = False) -> None:
+def _commit(asked: CoordinatorClient, signed: CoordinatorSet, *, despite_reports: bool) -> None:
+    taken = asked.post(CommittedSet, "coordinators", "commit", body=SetSubmission(signed.to_text(), despite_reports))
+    asked.say(
+        taken,
+        f"done: {', '.join(taken.coordinators)}, by the manifest {taken.manifest} of link {taken.number}",
+        f"  mesh key  {taken.mesh_key}: signs here from now on; bring its file to each other one, and reload that",
+    )
+
+
+def describe(request: Signable, *, err: bool = False) -> None:
     say(request.about, err=err)
     for line in request.changes():
         say(f"  {line}", err=err)
 
 
-def missing(request: SigningRequest) -> str:
+def missing(request: Signable) -> str:
     """For people: how many signatures a request still needs, and of whose keys."""
     need = request.missing()
     if not (need.of_present or need.of_next):
@@ -196,15 +213,31 @@ def missing(request: SigningRequest) -> str:
     return "it still needs " + " and ".join(f"{count} of {whose}'s root keys" for count, whose in counts if count)
 
 
-def write_request(path: Path, request: SigningRequest) -> None:
+def write_request(path: Path, request: Signable) -> None:
     """A request holds no secret, but it is not written over another one's."""
-    if path.exists() and signing_requests.read(path.read_text()).envelope != request.envelope:
+    if path.exists() and read_signable(path).envelope != request.envelope:
         raise Failed(f"{path}: holds another request; name another file with --request", REFUSED)
     path.write_text(request.to_text())
 
 
+def read_signable(path: Path) -> Signable:
+    """Whatever root keys may be asked to sign."""
+    text = path.read_text(encoding="utf-8", errors="replace")
+    return coordinator_set.read(text) if coordinator_set.is_one(text) else signing_requests.read(text)
+
+
 def read_request(path: Path) -> SigningRequest:
-    return signing_requests.read(path.read_text(encoding="utf-8", errors="replace"))
+    found = read_signable(path)
+    if isinstance(found, CoordinatorSet):
+        raise Failed(f"{path} is a set of coordinators; bring it back with `{COMMIT} {path}`", REFUSED)
+    return found
+
+
+def read_set(path: Path) -> CoordinatorSet:
+    found = read_signable(path)
+    if isinstance(found, SigningRequest):
+        raise Failed(f"{path} is no set of coordinators; bring it back with `holdfastctl trust import {path}`", REFUSED)
+    return found
 
 
 def ask_passphrase(question: str, *, twice: bool = False) -> bytes:
@@ -233,9 +266,7 @@ def _open(place: Path, passphrases: list[bytes]) -> list[SigningKey]:
     return keystore.find(paths, passphrases)
 
 
-def write_away(
-    asked: CoordinatorClient, signing: Signing, request: SigningRequest, back_here: str = "holdfastctl trust import"
-) -> None:
+def write_away(asked: CoordinatorClient, signing: Signing, request: Signable, back_here: str = IMPORT) -> None:
     """`back_here`: the command that takes the file once it is signed, up to its name."""
     path = signing.request or Path(f"{request.envelope.snapshot_id[:12]}{FILE_SUFFIX}")
     write_request(path, request)

@@ -10,9 +10,9 @@ from coordinator.base.refusal import Refused
 from coordinator.keys import keystore
 from coordinator.keys.signing_key import SigningKey, UnusableKeyError
 from coordinator.trust import signing_requests
-from coordinator.trust.signing_requests import SigningRequest
 from holdfast.ctl import output
 from holdfast.ctl.signing import (
+    Signable,
     Signing,
     ask_passphrase,
     bring_in,
@@ -22,6 +22,7 @@ from holdfast.ctl.signing import (
     missing,
     passphrase_option,
     read_request,
+    read_signable,
     sign,
     wishes,
     write_request,
@@ -84,7 +85,7 @@ def sign_request(
     as_json: bool,
 ) -> None:
     """Sign a request, on the machine where root keys are. It needs neither a coordinator nor a network."""
-    asked_for = read_request(request)
+    asked_for = read_signable(request)
     describe(asked_for, err=as_json)
     confirm(f"Sign {asked_for.about}?", yes=yes)
     signed = sign(asked_for, keys, passphrase_files)
@@ -101,7 +102,7 @@ def sign_request(
 @says_what_is_wrong
 def show_request(request: Path, as_json: bool) -> None:
     """What signing a request would do, and which signatures it has. It needs no coordinator."""
-    found = read_request(request)
+    found = read_signable(request)
     if as_json:
         say_json({"request": str(request), **_facts_of(found)})
         return
@@ -111,7 +112,7 @@ def show_request(request: Path, as_json: bool) -> None:
     say(missing(found))
 
 
-def _facts_of(request: SigningRequest) -> dict[str, object]:
+def _facts_of(request: Signable) -> dict[str, object]:
     signed = {key_id: key_id in request.signatures for key_id in request.envelope.signers}
     return {"about": request.about, "changes": request.changes(), "signed": signed, "missing": missing(request)}
 

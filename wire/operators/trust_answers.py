@@ -143,3 +143,16 @@ class PublishedVersions(AnswerMessage):
     """The oldest first."""
 
     versions: tuple[PublishedVersion, ...]
+
+
+@message
+class CommittedSet(AnswerMessage):
+    """Who the coordinators are now, and the config key that is theirs; `manifest`: the hash of the one that says so, of
+    link `number`. `version`: of the trust bundle.
+    """
+
+    coordinators: tuple[str, ...]
+    mesh_key: str = member(HASH)
+    manifest: str
+    number: int = member(VERSION)
+    version: int = member(VERSION)

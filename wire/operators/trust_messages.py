@@ -5,10 +5,13 @@
     ForcedRemoval           POST /v1/nodes/{node_id}/remove/forced
     BundleDraftRequest      POST /v1/trust/requests
     RecoveryDraftRequest    POST /v1/recoveries/requests
+    SetDraftRequest         POST /v1/coordinators/set
+    SetSubmission           POST /v1/coordinators/commit
 
 A wish is a verb with its arguments, `{"wish": "retire", "key_id": ...}`. What is absent is as the coordinator has it.
 """
 
+from collections.abc import Mapping
 from typing import ClassVar
 
 from snapshot.bundle import CONFIG, ROOT
@@ -25,6 +28,7 @@ from wire.forms import (
     member,
     message,
     one_of,
+    table,
     tagged_record,
     text,
 )
@@ -139,3 +143,25 @@ class RecoveryDraftRequest(Message):
     node_id: str = member(IDENTIFIER)
     scope: str = member(SCOPE)
     to_config_version: int = member(integer(1))
+
+
+@message
+class SetDraftRequest(Message):
+    """Of each coordinator that is to be one, the pin of another identity, or nothing; and the new mesh key,
+    SubjectPublicKeyInfo in DER.
+    """
+
+    coordinators: Mapping[str, str] = member(table(IDENTIFIER, text(71), 64))
+    algorithm: str = member(one_of(*ALGORITHMS))
+    public_key: bytes = member(binary(3072))
+    despite_reports: bool = member(BOOLEAN, default=False)
+
+
+@message
+class SetSubmission(Message):
+    """The file that root keys have signed, as it is."""
+
+    MOST_BYTES: ClassVar[int] = SUBMISSION_BYTES
+
+    set: str = member(text(SUBMISSION_BYTES, 1))
+    despite_reports: bool = member(BOOLEAN, default=False)

@@ -1,0 +1,69 @@
+"""A cluster of three coordinators with identities, whose root keys are at hand, and sets of them."""
+
+from pathlib import Path
+
+from coordinator.base.settings import CoordinatorSettings
+from coordinator.database import history
+from coordinator.database.cluster_state import Founding
+from coordinator.database.database import Database
+from coordinator.database.history import LinkedHistory
+from coordinator.keys import identity, keystore
+from coordinator.keys.signing_key import SigningKey
+from coordinator.membership import coordinator_sets, replicas
+from coordinator.setup import initialise
+from coordinator.setup.initialise import ClusterRequest
+from coordinator.setup.opening import with_history
+from coordinator.trust import coordinator_set
+from coordinator.trust.ceremony import PublicKey
+from coordinator.trust.coordinator_set import CoordinatorSet
+from snapshot import canonical
+
+NOW = 1_800_000_000.0
+FIRST, SECOND, THIRD = NAMES = ("coord-1", "coord-2", "coord-3")
+
+
+class Coordinators:
+    def __init__(self, folder: Path, url: str, cluster_id: str = "prod") -> None:
+        given = ClusterRequest(cluster_id, FIRST, "https://localhost:7443", url, folder / "state", folder / "roots")
+        initialise.initialise(given, actor="root", now=NOW)
+        self.keys = folder / "state" / "keys"
+        self.roots = keystore.find([given.root_keys], [])
+        self.database = with_history(Database(url), self.keys)
+        self.now = NOW
+        self.held: list[str] = []
+        for number, name in enumerate(NAMES[1:], 2):
+            pin = f"sha256:{number:064x}"
+            url = f"https://c{number}.example:7443"
+            founding = Founding(cluster_id, name, url, pin, name.encode() * 8, identity_sha256=pin)
+            replicas.add(self.database, founding, actor="root", now=NOW)
+
+    def draft(self, *names: str, answering: str = FIRST, **exchanged: str) -> CoordinatorSet:
+        """`exchanged`: a pin for a name, `-` written as `_`."""
+        self.now += 1
+        key: SigningKey = keystore.new_key()
+        wanted = {**dict.fromkeys(names, ""), **{name.replace("_", "-"): pin for name, pin in exchanged.items()}}
+        public = PublicKey(key.algorithm, key.public_key)
+        made = coordinator_sets.draft(
+            self.database, wanted, public, CoordinatorSettings(), self.now, answering=answering
+        )
+        self.held.append(key.key_id)
+        return made
+
+    def signed(self, made: CoordinatorSet, count: int = 2) -> CoordinatorSet:
+        """As the file comes back."""
+        for key in self.roots[:count]:
+            made = made.with_signature(key)
+        return coordinator_set.read(made.to_text())
+
+    def commit(self, signed: CoordinatorSet, database: Database | None = None) -> None:
+        coordinator_sets.commit(database or self.database, signed, self.held, actor="root", now=self.now)
+
+    def manifest(self) -> tuple[str, dict]:
+        """Its hash, and what it says."""
+        assert isinstance(self.database.history, LinkedHistory)
+        with self.database.read() as transaction:
+            digest = self.database.history.latest(transaction).transition.manifest
+            return digest, canonical.loads(history.get(transaction, history.MANIFESTS, digest))
+
+    def own_pin(self) -> str:
+        return identity.pin_of(identity.load(self.keys, {}))
