@@ -210,6 +210,17 @@ def test_who_has_no_identity_is_named_in_no_set(at: Coordinators) -> None:
     at.draft(FIRST, SECOND)
 
 
+@pytest.fixture(scope="module")
+def drafted(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """The file of a set."""
+    folder = tmp_path_factory.mktemp("drafted")
+    made = Coordinators(folder, f"sqlite:///{folder}/state.db")
+    text = made.draft(FIRST, SECOND).to_text()
+    made.database.close()
+    assert coordinator_set.is_one(text)
+    return text
+
+
 def _with(text: str, path: tuple[str, ...], value: object) -> str:
     file = json.loads(text)
     place = file
@@ -239,13 +250,9 @@ def _with(text: str, path: tuple[str, ...], value: object) -> str:
         (("holdfast_coordinator_set",), 2, "holdfast_coordinator_set"),
     ],
 )
-def test_what_is_shown_is_what_is_signed(tmp_path: Path, path: tuple[str, ...], value: object, why: str) -> None:
+def test_what_is_shown_is_what_is_signed(drafted: str, path: tuple[str, ...], value: object, why: str) -> None:
     """Threats D-14: a file that says anything else is none"""
-    made = Coordinators(tmp_path, f"sqlite:///{tmp_path}/state.db")
-    text = made.draft(FIRST, SECOND).to_text()
-    made.database.close()
-    assert coordinator_set.is_one(text)
     with pytest.raises(Refused) as caught:
-        coordinator_set.read(_with(text, path, value))
+        coordinator_set.read(_with(drafted, path, value))
     assert caught.value.code is Code.BAD_REQUEST
     assert why in caught.value.detail

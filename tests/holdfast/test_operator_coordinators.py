@@ -78,6 +78,32 @@ def test_an_identity_that_is_lost_is_replaced_on_its_machine(lab: Lab) -> None:
     assert "PRIVATE" not in made + lab.log()
 
 
+def test_who_the_coordinators_are_is_signed_elsewhere_and_brought_back(lab: Lab, tmp_path: Path) -> None:
+    """rules H49, D-14: with a mesh key of its own, which the coordinator signs with at once; and only once"""
+    (entry,) = lab.good("coordinators", "list", "--json").json["coordinators"]
+    name, file = entry["coordinator_id"], tmp_path / "set.json"
+    before = lab.good("coordinators", "status", "--json").json["manifest"]
+    assert "coord-9 is no coordinator" in lab.ctl("coordinators", "set", name, "coord-9", "--request", file).err
+    assert "is the one that answers" in lab.ctl("coordinators", "set", "coord-9", "--request", file).err
+    said = lab.good("coordinators", "set", name, "--request", file).out
+    assert f"keeps the coordinator {name}" in said
+    assert f"back here:            holdfastctl coordinators commit {file.name}" in said
+    assert "signatures of root keys are missing" in lab.ctl("coordinators", "commit", file).err
+    assert "coordinators commit" in lab.ctl("trust", "import", file).err
+    lab.good("trust", "sign", file, "--root-key", lab.roots, "--yes")
+    assert "it has all signatures" in lab.good("trust", "show-request", file).out
+    done = lab.good("coordinators", "commit", file, "--json").json
+    assert (done["coordinators"], done["manifest"] != before) == ([name], True)
+    assert lab.good("coordinators", "status", "--json").json["manifest"] == done["manifest"]
+    held = {key["key_id"]: set(key["faults"].values()) for key in lab.good("rotate", "status", "--json").json["held"]}
+    assert held[done["mesh_key"]] == {None}
+    ran = lab.ctl("coordinators", "commit", file)
+    assert (ran.status, "is in place" in ran.err) == (REFUSED, True)
+    (added,) = [row for row in lab.good("audit", "--json").json["entries"] if row["action"] == "coordinator.set"]
+    assert done["mesh_key"] in str(added["after"])
+    assert lab.good("audit", "verify", "--json").json["good"]
+
+
 def test_a_certificate_is_renewed_and_shown_after_a_reload(lab: Lab) -> None:
     """rules P13, K34: the entry follows, and another name is served; the CA that nodes have stays"""
     before = shown(lab)

@@ -254,6 +254,10 @@ COVERED: dict[str, list[tuple[str, Kind]]] = {
         ("holdfastctl coordinators certificate", Runs()),
         ("holdfastctl coordinators add", Elsewhere("tests/journeys/test_replicas.py", "coordinators", "add")),
         ("holdfastctl coordinators status", Runs()),
+        (
+            "holdfastctl coordinators set",
+            Elsewhere(COORDINATORS, '"coordinators", "set"', '"trust", "sign"', '"coordinators", "commit"'),
+        ),
         ("holdfastctl coordinators pin", Elsewhere(COORDINATORS, '"coordinators", "pin"')),
         ("endpoint_in_use:", Elsewhere("tests/journeys/test_coordinators.py", "endpoint_in_use")),
         ("holdfastctl publish --to /media", Runs()),

@@ -19,7 +19,13 @@ from wire.operators.operator_messages import (
     RoleRequest,
     TokenRequest,
 )
-from wire.operators.trust_messages import BundleSubmission, RecoveryDraftRequest, RecoverySubmission
+from wire.operators.trust_messages import (
+    BundleSubmission,
+    RecoveryDraftRequest,
+    RecoverySubmission,
+    SetDraftRequest,
+    SetSubmission,
+)
 
 HASH = "sha256:" + "0" * 64
 
@@ -43,6 +49,8 @@ HASH = "sha256:" + "0" * 64
         BundleSubmission(b"a document", despite_reports=True),
         RecoverySubmission(b"another"),
         RecoveryDraftRequest("n1", "route_policy", 7),
+        SetDraftRequest({"c1": "", "c2": HASH}, "ed25519", b"key"),
+        SetSubmission("{\n}\n", despite_reports=True),
     ],
     ids=lambda message: type(message).__name__,
 )

@@ -18,6 +18,7 @@ from snapshot.bundle import CONFIG, ROOT
 from snapshot.signature import ALGORITHMS
 from wire.forms import (
     BOOLEAN,
+    CONTENT,
     HASH,
     IDENTIFIER,
     SCOPE,
@@ -163,5 +164,5 @@ class SetSubmission(Message):
 
     MOST_BYTES: ClassVar[int] = SUBMISSION_BYTES
 
-    set: str = member(text(SUBMISSION_BYTES, 1))
+    set: str = member(CONTENT)
     despite_reports: bool = member(BOOLEAN, default=False)

@@ -86,6 +86,7 @@ from wire.operators.operator_messages import (
 )
 from wire.operators.trust_answers import (
     BundleDocuments,
+    CommittedSet,
     DraftedRequest,
     HeadRevocations,
     HeldKeys,
@@ -101,6 +102,8 @@ from wire.operators.trust_messages import (
     ForcedRemoval,
     RecoveryDraftRequest,
     RecoverySubmission,
+    SetDraftRequest,
+    SetSubmission,
 )
 from wire.routes import HttpRoute
 
@@ -126,6 +129,8 @@ MESSAGES: dict[tuple[str, str], type[Message]] = {
     ("POST", "/v1/changes/{change}/revert"): RevertRequest,
     ("POST", "/v1/trust"): BundleSubmission,
     ("POST", "/v1/recoveries"): RecoverySubmission,
+    ("POST", "/v1/coordinators/set"): SetDraftRequest,
+    ("POST", "/v1/coordinators/commit"): SetSubmission,
     ("POST", "/v1/trust/requests"): BundleDraftRequest,
     ("POST", "/v1/recoveries/requests"): RecoveryDraftRequest,
 }
@@ -465,6 +470,20 @@ OPERATIONS = {
         "What each coordinator says of itself, and what is wrong with it",
         _ok("By its last word, which is at most half a minute old where it runs.", ReplicaStandings),
         (403, 503),
+    ),
+    ("POST", "/v1/coordinators/set"): Operation(
+        "Have it drafted who the coordinators are, for root keys to sign",
+        _ok("A set of coordinators, which goes to the root keys and comes back.", DraftedRequest),
+        (400, 403, 404, 409, 503),
+        body=_asks(("POST", "/v1/coordinators/set")),
+        description="Changes nothing. The public key is that of a new config key, whose private half the caller keeps.",
+    ),
+    ("POST", "/v1/coordinators/commit"): Operation(
+        "Bring a set back that root keys have signed",
+        _ok("Who the coordinators are now.", CommittedSet),
+        (400, 403, 404, 409, 413, 503),
+        body=_asks(("POST", "/v1/coordinators/commit")),
+        description="On a coordinator that has the private half of the set's config key.",
     ),
     ("DELETE", "/v1/coordinators/{coordinator_id}"): Operation(
         "Forget a coordinator that is gone",
