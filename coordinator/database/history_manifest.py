@@ -10,15 +10,15 @@
 Made anew when one of these changes; a link whose change wrote none of the tables it is made from names the one before.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 
 from sqlalchemy import select
 
 from coordinator.database import object_store, schema
 from coordinator.database.database import Transaction
 from coordinator.database.documents import section_key
+from coordinator.keys import mesh_key
 from snapshot import bundle, canonical, manifest
-from snapshot.bundle import KeyRecord
 
 MADE_FROM = frozenset({schema.coordinators.name, schema.trust_bundles.name})
 ROLE = "coordinator"
@@ -65,11 +65,4 @@ def _trust(transaction: Transaction) -> Mapping[str, object]:
         return {"trust_bundle": "", "mesh_key": ""}
     entry = manifest.parse_state(bytes(row.manifest))["keys"]
     keys = bundle.parse_keys(canonical.loads(object_store.get(transaction, section_key(entry.sha256))))
-    return {"trust_bundle": row.content_hash, "mesh_key": newest_config_key(keys.values())}
-
-
-def newest_config_key(keys: Iterable[KeyRecord]) -> str:
-    """The id of the one that became good last, or nothing."""
-    config = (key for key in keys if key.purpose == bundle.CONFIG and key.status == bundle.ACTIVE)
-    newest = max(config, key=lambda key: (key.not_before, key.not_after, key.key_id), default=None)
-    return "" if newest is None else newest.key_id
+    return {"trust_bundle": row.content_hash, "mesh_key": mesh_key.newest_of(keys.values())}

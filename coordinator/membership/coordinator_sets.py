@@ -95,7 +95,7 @@ def _carry_out(transaction: Transaction, _epoch: int, *, database: Database, sig
             row = update(_TABLE).where(_TABLE.c.coordinator_id == name)
             transaction.run(row.values(identity_sha256=entry["certificate_sha256"]))
     transaction.audit(
-        "coordinator.set", signed.cluster_id, _pins(present), {**_named(signed), "follows": signed.follows}
+        "coordinator.set", signed.cluster_id, _pins(present), {**_describe(signed), "follows": signed.follows}
     )
 
 
@@ -143,7 +143,7 @@ def _pins(present: Mapping[str, Replica]) -> dict[str, str]:
     return {name: replica.identity_sha256 for name, replica in present.items()}
 
 
-def _named(signed: CoordinatorSet) -> dict[str, object]:
+def _describe(signed: CoordinatorSet) -> dict[str, object]:
     pins = {name: entry["certificate_sha256"] for name, entry in signed.coordinators.items()}
     return {"coordinators": pins, "mesh_key": signed.mesh_key}
 

@@ -20,7 +20,7 @@ from dataclasses import dataclass, field, replace
 from typing import ClassVar, cast
 
 from coordinator.base.refusal import Code, Refused
-from coordinator.database.history_manifest import newest_config_key
+from coordinator.keys import mesh_key
 from coordinator.keys.signer import SignedDocument
 from coordinator.keys.signing_key import SigningKey
 from coordinator.trust import ceremony, signing_requests
@@ -106,7 +106,7 @@ class CoordinatorSet:
 
     def missing(self) -> ceremony.Missing:
         """How many signatures are still needed, of keys that have signed both."""
-        good, at = self._signed_by() & self.bundle.signed_by(), self.envelope.issued_at
+        good, at = self._good_keys() & self.bundle.good_keys(), self.envelope.issued_at
         return ceremony.missing(Trust.of(self.bundle.present), Trust.of(self.following), good, at)
 
     def is_complete(self) -> bool:
@@ -142,7 +142,7 @@ class CoordinatorSet:
             canonical.dumps({"before": self.follows, "cluster_id": self.cluster_id, "manifest": self.content}),
         )
 
-    def _signed_by(self) -> frozenset[str]:
+    def _good_keys(self) -> frozenset[str]:
         known = {**self.following.keys, **self.bundle.present.keys}
         return frozenset(
             key_id
@@ -212,7 +212,7 @@ def _is_whole(found: CoordinatorSet) -> None:
         raise _bad("its bundle does not follow the one of the manifest before")
     if content["trust_bundle"] != found.envelope.content_hash:
         raise _bad("its manifest is of another bundle")
-    if found.mesh_key in found.bundle.present.keys or found.mesh_key != newest_config_key(
+    if found.mesh_key in found.bundle.present.keys or found.mesh_key != mesh_key.newest_of(
         found.following.keys.values()
     ):
         raise _bad("its mesh key is not the key that its bundle adds")

@@ -110,7 +110,7 @@ class SigningRequest:
 
     def missing(self) -> ceremony.Missing:
         """How many signatures are still needed; those that do not verify are no signatures."""
-        good, at = self.signed_by(), self.envelope.issued_at
+        good, at = self.good_keys(), self.envelope.issued_at
         if self.following is not None:
             return ceremony.missing(Trust.of(self.present), Trust.of(self.following), good, at)
         present = Trust.of(self.present)
@@ -144,7 +144,7 @@ class SigningRequest:
         sections = tuple(self.sections[name] for name in sorted(self.sections))
         return SignedDocument(self.envelope, self.envelope.to_bytes(), ordered, self.manifest, sections)
 
-    def signed_by(self) -> frozenset[str]:
+    def good_keys(self) -> frozenset[str]:
         """The keys whose signatures are good."""
         return frozenset(self._good())
 

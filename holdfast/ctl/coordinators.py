@@ -98,7 +98,7 @@ def set_(asked: CoordinatorClient, named: tuple[str, ...], signing: Signing) -> 
     What comes back signed goes to `coordinators commit` there. Of two sets that were made at once one is committed.
     """
     key = keystore.new_key()
-    wanted = SetDraftRequest(_named(named), key.algorithm, key.public_key, signing.despite_reports)
+    wanted = SetDraftRequest(_read_names(named), key.algorithm, key.public_key, signing.despite_reports)
     request = coordinator_set.read(asked.post(DraftedRequest, "coordinators", "set", body=wanted).request)
     if not asked.as_json:
         describe(request)
@@ -208,11 +208,11 @@ def pin(anew: bool, path: Path, yes: bool, as_json: bool) -> None:
     setup.pin_identity(at, anew=anew, as_json=as_json)
 
 
-def _named(given: tuple[str, ...]) -> dict[str, str]:
+def _read_names(given: tuple[str, ...]) -> dict[str, str]:
     """Each coordinator, with the pin that is given or nothing."""
     found: dict[str, str] = {}
-    for one in given:
-        name, _, pinned = one.partition("=")
+    for text in given:
+        name, _, pinned = text.partition("=")
         if name in found:
             raise Failed(f"{name} is named twice", REFUSED)
         found[name] = pinned

@@ -79,7 +79,7 @@ def test_an_identity_that_is_lost_is_replaced_on_its_machine(lab: Lab) -> None:
 
 
 def test_who_the_coordinators_are_is_signed_elsewhere_and_brought_back(lab: Lab, tmp_path: Path) -> None:
-    """rules H49, D-14: with a mesh key of its own, which the coordinator signs with at once; and only once"""
+    """rules H49: with a mesh key of its own, which the coordinator signs with at once; and only once"""
     (entry,) = lab.good("coordinators", "list", "--json").json["coordinators"]
     name, file = entry["coordinator_id"], tmp_path / "set.json"
     before = lab.good("coordinators", "status", "--json").json["manifest"]
