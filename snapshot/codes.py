@@ -398,6 +398,12 @@ _SOURCE: Table = {
         "The peer shows another certificate than is pinned for it, or refuses ours.",
         "Find out who changed; a renewed certificate comes with the next `peer_directory`.",
     ),
+    "untrusted_mirror": Explanation(
+        "The mirror shows a certificate that is not believed of it: of none of the CAs that its `StorageEndpoint` (or "
+        "its entry in agent.toml) names, or another one than is pinned.",
+        "Compare with what it shows (`openssl s_client -connect HOST:PORT`), and declare that if it is right. With "
+        "`system_roots`: the machine has to have the CAs (package ca-certificates).",
+    ),
     "timed_out": Explanation(
         "No connection or no answer within the limit.",
         "The next source is asked by itself; where there is none: look at the network and the coordinator.",

@@ -12,7 +12,8 @@ from functools import cached_property
 
 from snapshot import canonical
 from snapshot.egress import RESOURCES, ResourceGrant, references, resource_grants
-from snapshot.identifiers import is_endpoint, is_id, is_integer
+from snapshot.identifiers import is_id, is_integer
+from snapshot.mirrors import Mirror, parse_mirror
 
 POLICY_SCOPE, POLICY_SECTION = "degraded_mode_policy", "policy"
 DAY_S = 86_400
@@ -45,8 +46,8 @@ class Policy:
 
 @dataclass(frozen=True)
 class Grants:
-    """What one scope names, by kind. `secrets` are `<resolver>:<path>`, `endpoints` are `https://host:port`. The
-    secrets of `resources` stand with these, and go with them.
+    """What one scope names, by kind. `secrets` are `<resolver>:<path>`, `endpoints` are `https://host:port`, those of
+    `mirrors`. The secrets of `resources` stand with these, and go with them.
     """
 
     services: Container[str] = frozenset()
@@ -55,6 +56,7 @@ class Grants:
     endpoints: frozenset[str] = frozenset()
     secrets: Container[str] = frozenset()
     resources: frozenset[ResourceGrant] = frozenset()
+    mirrors: frozenset[Mirror] = frozenset()
 
 
 class LateGrants:
@@ -76,6 +78,10 @@ class LateGrants:
     @property
     def resources(self) -> frozenset[ResourceGrant]:
         return self._grants.resources
+
+    @property
+    def mirrors(self) -> frozenset[Mirror]:
+        return self._grants.mirrors
 
     @cached_property
     def _grants(self) -> Grants:
@@ -113,6 +119,7 @@ def read_grants(scope_type: str, sections: Iterable[tuple[str, bytes]]) -> Grant
     named: set[str] = set()
     secrets: set[str] = set()
     resources: set[ResourceGrant] = set()
+    mirrors: set[Mirror] = set()
     for name, data in sections:
         if kind == "services" and name == RESOURCES:
             resources |= resource_grants(data)
@@ -124,10 +131,14 @@ def read_grants(scope_type: str, sections: Iterable[tuple[str, bytes]]) -> Grant
         value = _load(data)
         if refers:
             secrets.update(references(value))
-        if kind is not None and grants_here:
-            named.update(_grants_in(kind, value))
+        if kind == "endpoints" and grants_here:
+            mirrors.update(_mirrors_in(value))
+        elif grants_here:
+            named.update(_names_in(value))
+    if kind == "endpoints":
+        named.update(mirror.url for mirror in mirrors)
     granted = {kind: frozenset(named)} if kind else {}
-    return Grants(**granted, secrets=frozenset(secrets), resources=frozenset(resources))
+    return Grants(**granted, secrets=frozenset(secrets), resources=frozenset(resources), mirrors=frozenset(mirrors))
 
 
 def _holds(name: str, kind: str) -> bool:
@@ -143,12 +154,16 @@ def _load(data: bytes) -> object:
         return None
 
 
-def _grants_in(kind: str, value: object) -> Iterator[str]:
-    entries = value.items() if isinstance(value, dict) else ()
-    for name, entry in entries:
-        if not is_id(name) or not isinstance(entry, dict):
-            continue
-        if kind != "endpoints":
-            yield name
-        elif entry.keys() == {"url"} and is_endpoint(entry["url"]):
-            yield entry["url"]
+def _names_in(value: object) -> Iterator[str]:
+    return (name for name, _entry in _entries(value))
+
+
+def _mirrors_in(value: object) -> Iterator[Mirror]:
+    found = (parse_mirror(entry) for _name, entry in _entries(value))
+    return (mirror for mirror in found if mirror is not None)
+
+
+def _entries(value: object) -> Iterator[tuple[str, object]]:
+    for name, entry in value.items() if isinstance(value, dict) else ():
+        if is_id(name) and isinstance(entry, dict):
+            yield name, entry

@@ -19,12 +19,15 @@ from typing import Generic, Protocol, TypeVar
 
 import trio
 
+from snapshot.mirrors import MirrorTls
 from wire.body_stream import BodyStream
 from wire.certificate import fingerprint
 from wire.endpoint import BadEndpointError, Endpoint
 from wire.exchange import Call, ClientError, ClientFault, Deadlines, Exchange, StaleConnectionError, retry_after_s
 from wire.messages import ERROR_BYTES, ErrorBody
 from wire.tls_contexts import (
+    SYSTEM_ROOTS,
+    EmptyTrustError,
     TlsIdentity,
     alert_of,
     authority_context,
@@ -32,6 +35,8 @@ from wire.tls_contexts import (
     is_tls,
     own_der,
     pinned_context,
+    public_context,
+    unchecked_context,
 )
 
 KEPT_S = 60.0  # less than a server keeps an idle connection
@@ -157,12 +162,22 @@ class HttpClient(Generic[Place]):
 
 
 class HttpsConnector:
-    """To coordinators and storage (`to_authority`), or to one other node (`to_node`)."""
+    """To coordinators and storage (`to_authority`), to one other node (`to_node`), or to a mirror with a CA or
+    certificate of its own (`to_mirror`). `pins`: of which certificates one must be shown, by fingerprint; none: any
+    that the context takes. `stranger`: what one that is not believed is called.
+    """
 
-    def __init__(self, context: ssl.SSLContext, pins: Iterable[bytes] = (), own: bytes | None = None) -> None:
+    def __init__(
+        self,
+        context: ssl.SSLContext,
+        pins: Iterable[str] = (),
+        own: bytes | None = None,
+        stranger: ClientFault = ClientFault.UNKNOWN_CA,
+    ) -> None:
         self._context = context
-        self._pins = frozenset(map(fingerprint, pins))
+        self._pins = frozenset(pins)
         self._own = fingerprint(own) if own else None
+        self._stranger = stranger
         self._last_working: dict[Endpoint, str] = {}
 
     @classmethod
@@ -178,7 +193,20 @@ class HttpsConnector:
     def to_node(cls, pins: Iterable[bytes], identity: TlsIdentity) -> "HttpsConnector":
         """That node's pinned certificates alone (threats D-31)."""
         pins = list(pins)
-        return cls(pinned_context(pins, identity), pins, own_der(identity))
+        context = pinned_context(pins, identity)
+        return cls(context, map(fingerprint, pins), own_der(identity), ClientFault.PEER_PIN_MISMATCH)
+
+    @classmethod
+    def to_mirror(cls, tls: MirrorTls, system_roots: Path = SYSTEM_ROOTS) -> "HttpsConnector":
+        """Whoever runs it is not told who asks: no certificate of ours is shown, whatever the server asks for."""
+        stranger = ClientFault.UNTRUSTED_MIRROR
+        if tls.system_roots:
+            return cls(public_context(system_roots), stranger=stranger)
+        if tls.authorities:
+            return cls(authority_context(None, ders=tls.authorities), stranger=stranger)
+        if not tls.certificates:
+            raise EmptyTrustError("no certificate of this mirror is known")
+        return cls(unchecked_context(), tls.certificates, stranger=stranger)
 
     async def connect(self, place: Endpoint, seconds: float) -> Connected:
         with trio.move_on_after(seconds):
@@ -229,14 +257,14 @@ class HttpsConnector:
         if shown == self._own:
             raise ClientError(ClientFault.PEER_PIN_MISMATCH, "the server showed our own certificate")
         if self._pins and shown not in self._pins:
-            raise ClientError(ClientFault.PEER_PIN_MISMATCH, f"the server showed {shown}")
+            raise ClientError(self._stranger, f"the server showed {shown}")
         return shown
 
     def _failure(self, endpoint: Endpoint, error: BaseException) -> ClientError:
         if self._pins and isinstance(error.__cause__, ssl.SSLCertVerificationError):
-            return ClientError(ClientFault.PEER_PIN_MISMATCH, f"{endpoint} showed another certificate than its own")
+            return ClientError(self._stranger, f"{endpoint} showed another certificate than its own")
         if is_of_unknown_authority(error):
-            return ClientError(ClientFault.UNKNOWN_CA, f"{endpoint}: {alert_of(error)}")
+            return ClientError(self._stranger, f"{endpoint}: {alert_of(error)}")
         fault = ClientFault.TLS_FAILED if is_tls(error) else ClientFault.CONNECT_FAILED
         return ClientError(fault, f"{endpoint}: {alert_of(error)}")
 

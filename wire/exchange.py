@@ -31,6 +31,7 @@ class ClientFault(StrEnum):
     TLS_FAILED = "tls_failed"
     UNKNOWN_CA = "unknown_ca"
     PEER_PIN_MISMATCH = "peer_pin_mismatch"
+    UNTRUSTED_MIRROR = "untrusted_mirror"
     TIMED_OUT = "timed_out"
     TOO_SLOW = "too_slow"
     TOO_LARGE = "too_large"

@@ -12,6 +12,8 @@ from wire.certificate import KeyPair, pem_to_der
 NO_CHECK_TIME = 0x200000  # X509_V_FLAG_NO_CHECK_TIME; Python has no name for it
 # X509_V_ERR_*: no issuer (also of a CA of the same name with another key), or a self-signed end that is not believed.
 _NO_ISSUER = frozenset({2, 7, 18, 19, 20, 21, 30})
+# As OpenSSL was built, on Debian /usr/lib/ssl/certs, which is /etc/ssl/certs.
+SYSTEM_ROOTS = Path(ssl.get_default_verify_paths().openssl_capath)
 # With a partial chain OpenSSL looks for the certificate itself; without, for an issuer of its name, and of two
 # self-signed certificates with one subject it then takes the first and refuses the other (threats M11).
 PINNED = NO_CHECK_TIME | ssl.VerifyFlags.VERIFY_X509_PARTIAL_CHAIN
@@ -74,6 +76,26 @@ def authority_context(
     trust(context, others)
     if file is not None:
         context.load_verify_locations(cafile=file)
+    return context
+
+
+def public_context(roots: Path) -> ssl.SSLContext:
+    """For a client of a server that anybody may run: the chain and the host name are checked against the CAs of this
+    directory, as `openssl rehash` makes one. It is read when a chain is checked; of none, nothing is believed. No
+    variable of the environment names another (threats N06). We show nothing of ourselves.
+    """
+    context = _client_context(None)
+    context.load_verify_locations(capath=roots)
+    return context
+
+
+def unchecked_context() -> ssl.SSLContext:
+    """For a client that compares the certificate itself, before it sends anything: TLS proves that the server holds the
+    key of what it shows, and judges nothing. We show nothing of ourselves.
+    """
+    context = _client_context(None)
+    context.check_hostname = False
+    context.verify_mode = ssl.CERT_NONE
     return context
 
 

@@ -8,7 +8,7 @@ A node has `[coordinator]` or `[manual]`, never both. Nothing here decides: that
 
 import os
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -37,6 +37,7 @@ from agent.config.units import Verb, is_unit
 from snapshot.identifiers import HEAD, SCOPE_TYPES
 from snapshot.limits import Limits
 from snapshot.manifest import MOST_PROBATION_S
+from snapshot.mirrors import MOST_CERTIFICATES, MirrorTls
 from wire import forms
 
 __all__ = ["AgentSettings", "ConfigurationError", "load", "parse"]
@@ -48,7 +49,7 @@ DEFAULT_TOKEN = Path("/etc/holdfast/join.token")
 
 _IDENTIFIER = of_form(forms.IDENTIFIER, "an id (lower-case letters, digits, '.', '_', '-')")
 _URL = of_form(forms.ENDPOINT, "https://host:port and nothing more")
-_KEY_ID = of_form(forms.HASH, "sha256: and 64 hex digits")
+_SHA256 = of_form(forms.HASH, "sha256: and 64 hex digits")
 _ACCOUNT = of_form(forms.text(64, 1), "the name of an account")
 _UNIT = that(is_unit, "the name of a systemd unit")
 _WORD = that(lambda value: bool(value) and forms.CONTENT.takes(value), "a word")
@@ -105,13 +106,29 @@ class CoordinatorTable:
 
 @dataclass(frozen=True, kw_only=True)
 class MapEntry:
-    """A source of a manual map (rules K5..K7): where, the CA of its chain, and whether it is asked unattended."""
+    """A source of a manual map (rules K5..K7): where, what its server has to show (one of `ca_file`, `system_roots` and
+    `certificates`), and whether it is asked unattended.
+    """
 
     url: str = setting(_URL, about="The source.")
-    ca_file: Path = setting(
-        absolute_path, about="The CA that the server's chain must end at. The system's own are never used."
+    ca_file: Path | None = setting(absolute_path, None, "The CA that the server's chain must end at.")
+    system_roots: bool = setting(
+        boolean, False, "Its chain ends at a CA that the machine itself believes: a public file server."
+    )
+    certificates: tuple[str, ...] = setting(
+        array(_SHA256),
+        (),
+        "The SHA-256 of certificates (DER) of which the server shows one, whatever name and dates that bears; "
+        "at most 8.",
     )
     automatic_refresh: bool = setting(boolean, False, "Whether it is asked unattended.")
+
+    @property
+    def tls(self) -> MirrorTls | None:
+        """None where a file says it."""
+        if self.ca_file is not None:
+            return None
+        return MirrorTls(system_roots=self.system_roots, certificates=frozenset(self.certificates))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -119,7 +136,7 @@ class TrustTable:
     """The root keys of the first bundle, pinned by their ids; the bundle itself where it is installed; or first use."""
 
     root_key_ids: tuple[str, ...] = setting(
-        array(_KEY_ID),
+        array(_SHA256),
         (),
         "The root keys that the first trust bundle must be signed by. Empty: those that the join token names.",
     )
@@ -442,6 +459,7 @@ def _at_odds(settings: AgentSettings) -> list[str]:
         problems.append(f"a node has [coordinator] or [manual], and {both} there")
     if settings.manual is not None and settings.trust.bundle_file is None:
         problems.append("[manual] needs trust.bundle_file: without a coordinator the first trust bundle is a file")
+    problems += [problem for entry in settings.manual or () for problem in _entry_at_odds(entry)]
     if settings.limits.section_bytes > settings.limits.content_bytes:
         problems.append("limits.section_bytes must not exceed limits.content_bytes")
     if settings.trust.root_threshold > max(1, len(settings.trust.root_key_ids)):
@@ -456,6 +474,15 @@ def _at_odds(settings: AgentSettings) -> list[str]:
     names = [service.name for service in settings.services]
     problems += [f"service {name} is there twice" for name in sorted({n for n in names if names.count(n) > 1})]
     return problems
+
+
+def _entry_at_odds(entry: MapEntry) -> Iterator[str]:
+    given = sum((entry.ca_file is not None, entry.system_roots, bool(entry.certificates)))
+    if given != 1:
+        how_many = "more than one is" if given else "none is"
+        yield f"manual.source {entry.url} needs one of ca_file, system_roots and certificates, and {how_many} there"
+    if len(entry.certificates) > MOST_CERTIFICATES:
+        yield f"manual.source {entry.url} has {len(entry.certificates)} certificates, at most {MOST_CERTIFICATES}"
 
 
 def _service_at_odds(service: ServiceTable) -> list[str]:

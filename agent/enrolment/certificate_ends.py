@@ -76,7 +76,7 @@ class CertificateEnds:
     def _files(self) -> list[Path]:
         settings = self.node.settings
         files = [settings.coordinator.ca_file] if settings.coordinator else []
-        files += [coordinator.ca_file for coordinator in settings.manual or ()]
+        files += [entry.ca_file for entry in settings.manual or () if entry.ca_file is not None]
         return list(dict.fromkeys(files))
 
 

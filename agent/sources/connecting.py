@@ -1,6 +1,7 @@
 """Connections to sources, their TLS made when one is first needed: a file that cannot be used is that source's error.
 
     authority_connector(...)   by the CAs that are believed (authorities.py)
+    mirror_connector(...)      by what the mirror's own entry says of its server
 
 A CA or a key that is missing is put back by an operator; until then the source fails as one that is not there, with
 its back-off, and everything else goes on (rules A14, P1).
@@ -13,17 +14,29 @@ from weakref import WeakSet
 import trio
 
 from agent.sources.authorities import BelievedAuthorities
-from wire.certificate import BadCertificateError
+from snapshot.mirrors import MirrorTls
+from wire.certificate import BadCertificateError, Certificate
 from wire.client import ClientError, ClientFault, Connected, HttpsConnector
 from wire.endpoint import Endpoint
-from wire.tls_contexts import TlsIdentity
+from wire.tls_contexts import EmptyTrustError, TlsIdentity
 
 
 def authority_connector(
-    believed: BelievedAuthorities, file: Path, identity: TlsIdentity | None = None
+    believed: BelievedAuthorities, file: Path | None, identity: TlsIdentity | None = None
 ) -> HttpsConnector:
     """To whoever shows a chain to a CA that is believed. OSError, ssl's own among them."""
     return HttpsConnector.to_authority(file if believed.with_file else None, identity, believed.ders)
+
+
+def mirror_connector(tls: MirrorTls, system_roots: Path) -> HttpsConnector:
+    """ClientError where one of its CAs is none: it would vouch for itself."""
+    try:
+        is_good = all(Certificate.read(der).is_authority for der in tls.authorities)
+    except BadCertificateError:
+        is_good = False
+    if not is_good:
+        raise ClientError(ClientFault.UNTRUSTED_MIRROR, "one of its `authorities` is no CA")
+    return HttpsConnector.to_mirror(tls, system_roots)
 
 
 class LateConnector:
@@ -45,7 +58,7 @@ class LateConnector:
                 self._made = self._make()
             except OSError as error:  # ssl's own are, too
                 raise ClientError(ClientFault.TLS_FAILED, f"{self._what}: {error.strerror or error}") from error
-            except BadCertificateError as error:
+            except (BadCertificateError, EmptyTrustError) as error:
                 raise ClientError(ClientFault.TLS_FAILED, f"{self._what}: {error}") from error
         self._refuse_when_cut_off(place)
         connected = await self._made.connect(place, seconds)

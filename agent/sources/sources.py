@@ -1,8 +1,9 @@
 """Where documents come from, and in which order (protocol.md 1; rules S64, K50, X27, X28, P16).
 
 The coordinators, configured ones and those that the `node_bootstrap` lists (coordinators.py), the storage endpoints of
-the last valid `storage_directory`, peers of the `peer_directory` with their pinned certificates. Each has its own
-back-off; what is revoked is not asked. DNS is asked at each attempt, the last working address first (wire/client.py).
+the last valid `storage_directory`, each believed by what its entry says (snapshot/mirrors.py), peers of the
+`peer_directory` with their pinned certificates. Each has its own back-off; what is revoked is not asked. DNS is asked
+at each attempt, the last working address first (wire/client.py).
 """
 
 import random
@@ -15,16 +16,17 @@ import trio
 
 from agent.config.configuration import AgentSettings
 from agent.sources import authorities
-from agent.sources.connecting import LateConnector, authority_connector
+from agent.sources.connecting import LateConnector, authority_connector, mirror_connector
 from agent.sources.coordinators import Coordinators
 from agent.sources.peers import Peers
 from agent.sources.source import Kind, Source
-from agent.state.endpoint_sets import NamedBy
+from agent.state.endpoint_sets import NamedBy, url_of
 from agent.state.health_rows import AUTHORITIES_ROW
 from agent.state.held_state import BOOTSTRAP
 from agent.state.node import RunningNode
 from snapshot import degraded
 from snapshot.degraded import Question
+from snapshot.mirrors import Mirror, MirrorTls
 from store.base.errors import StoreError
 from store.base.tables import Name
 from wire.backoff import BackOff
@@ -33,9 +35,10 @@ from wire.client import Deadlines, HttpClient, HttpsConnector
 from wire.endpoint import BadEndpointError, Endpoint
 from wire.local.node_status import AskedSource
 from wire.logs import log
-from wire.tls_contexts import TlsIdentity
+from wire.tls_contexts import SYSTEM_ROOTS, TlsIdentity
 
 Pins = frozenset[bytes]
+Shown = Pins | MirrorTls  # what a server has to show, where it is not a chain as the coordinators'
 
 DIRECTORY = "storage_directory"
 NO_PINS: Pins = frozenset()
@@ -58,6 +61,14 @@ class ClientConnector:
         await self.client.aclose()
 
 
+@dataclass(frozen=True)
+class OwnLine:
+    """The key of a client for one server, which shows what no CA of the coordinators' is asked about."""
+
+    endpoint: Endpoint
+    shown: Shown
+
+
 @dataclass
 class Sources:
     """The sources of one node; `identity` is what TLS shows of it."""
@@ -65,12 +76,13 @@ class Sources:
     node: RunningNode
     identity: TlsIdentity
     uniform: Callable[[float, float], float] = random.uniform
+    system_roots: Path = SYSTEM_ROOTS
     _woken: trio.Event = field(default_factory=trio.Event)
     _attended_until: float = float("-inf")
     _answered_at: float = float("-inf")
     _lines: dict[object, ClientConnector] = field(default_factory=dict)
     _retired: list[ClientConnector] = field(default_factory=list)
-    _known: dict[tuple[Kind, Endpoint, Pins], Source] = field(default_factory=dict)
+    _known: dict[tuple[Kind, Endpoint, Shown], Source] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self._peers = Peers(self.node)
@@ -157,7 +169,7 @@ class Sources:
     @asynccontextmanager
     async def last_resort(self, source: Source) -> AsyncIterator[Source]:
         """The same source, also where its chain ends at a CA that is believed for trust bundles alone."""
-        node, authority, identity = self.node, authority_of(self.node.settings, source.endpoint), self.identity
+        node, authority, identity = self.node, first_authority(self.node.settings), self.identity
         signed = authorities.signed_authorities(node.holdings.authorities)
         anybody = authorities.last_resort(signed, authorities.parse_row(node.authorities_row))
         connector = LateConnector(lambda: authority_connector(anybody, authority, identity), str(authority))
@@ -169,11 +181,15 @@ class Sources:
                 await line.cut_off()
 
     async def forget_removed(self) -> None:
-        """Who is pinned no more is nobody: no connection to it is kept, nor a transfer over it (threats D-49). Called
-        once that may be so.
+        """Who is pinned no more is nobody: no connection to it is kept, nor a transfer over it (threats D-49); nor is a
+        mirror whose own certificate or CA is no longer believed of it. Called once that may be so.
         """
         trusted = {(peer.endpoint, peer.pins) for peer in self._peers.trusted_peers()}
-        await self._forget([key for key in self._known if key[0] is Kind.PEER and key[1:] not in trusted])
+        gone = [key for key in self._known if key[0] is Kind.PEER and key[1:] not in trusted]
+        listed = {(mirror.url, mirror.tls) for mirror in self._listed_mirrors()}
+        mirrors = [key for key in self._known if key[0] is Kind.STORAGE and key[2] != NO_PINS]
+        gone += [key for key in mirrors if (url_of(key[1]), key[2]) not in listed]
+        await self._forget(gone)
 
     # ---- inside
 
@@ -192,7 +208,7 @@ class Sources:
         if set(before.ders) <= set(now.ders) and before.with_file <= now.with_file:
             await self.renew(self.identity)
             return
-        lines = [self._lines.pop(key) for key in list(self._lines) if not isinstance(key, frozenset)]
+        lines = [self._lines.pop(key) for key in list(self._lines) if not isinstance(key, OwnLine)]
         self._known = {key: source for key, source in self._known.items() if key[2]}
         for line in [*lines, *self._retired]:
             await line.cut_off()
@@ -226,14 +242,15 @@ class Sources:
     def _coordinator_sources(self) -> list[Source]:
         """Those that were replaced come last, however well they work: else the new ones would never be asked."""
         asked = self._coordinators.askable()
-        found = [self._source(self._first_kind, endpoint) for endpoint in asked]
+        kind, own = self._first_kind, own_tls(self.node.settings)
+        found = [self._source(kind, endpoint, own.get(endpoint, NO_PINS)) for endpoint in asked]
         return sorted(found, key=lambda source: (asked[source.endpoint] is NamedBy.EARLIER, -source.worked_at))
 
     async def _forget_coordinators(self) -> None:
         asked = self._coordinators.askable()
         await self._forget([key for key in self._known if key[0] is Kind.COORDINATOR and key[1] not in asked])
 
-    async def _forget(self, keys: list[tuple[Kind, Endpoint, Pins]]) -> None:
+    async def _forget(self, keys: list[tuple[Kind, Endpoint, Shown]]) -> None:
         for key in keys:
             self._known.pop(key, None)
             line = self._lines.pop(self._line_key(*key), None)
@@ -242,51 +259,58 @@ class Sources:
 
     def _storage(self) -> Iterator[Source]:
         """Those of the last valid directory that are not revoked; without a fresh head, if policy allows (S55e)."""
-        held = self.node.holdings.scopes.get(DIRECTORY)
-        if held is None:
-            return
         facts, now = self.node.gate_facts(), self.node.now()
-        for url in sorted(held.grants.endpoints)[:MOST_STORAGE_ASKED]:
-            question = Question("use_storage_endpoints", DIRECTORY, url)
+        for mirror in self._listed_mirrors()[:MOST_STORAGE_ASKED]:
+            question = Question("use_storage_endpoints", DIRECTORY, mirror.url)
             if not degraded.may(question, facts, now).allowed:
                 continue
             try:
-                yield self._source(Kind.STORAGE, Endpoint.parse(url))
+                yield self._source(Kind.STORAGE, Endpoint.parse(mirror.url), mirror.tls or NO_PINS)
             except BadEndpointError as error:
-                log.warning("storage endpoint passed over", url=url, error=str(error))
+                log.warning("storage endpoint passed over", url=mirror.url, error=str(error))
+
+    def _listed_mirrors(self) -> list[Mirror]:
+        held = self.node.holdings.scopes.get(DIRECTORY)
+        return sorted(held.grants.mirrors, key=lambda mirror: mirror.url) if held is not None else []
 
     def _peer_sources(self) -> Iterator[Source]:
         for peer in self._peers.usable()[:MOST_PEERS_ASKED]:
             yield self._source(Kind.PEER, peer.endpoint, peer.pins)
 
-    def _source(self, kind: Kind, endpoint: Endpoint, pins: Pins = NO_PINS) -> Source:
-        found = self._known.get((kind, endpoint, pins))
+    def _source(self, kind: Kind, endpoint: Endpoint, shown: Shown = NO_PINS) -> Source:
+        found = self._known.get((kind, endpoint, shown))
         if found is None:
             cap_s = float(self.node.settings.intervals.backoff_cap_s)
-            client = self._client(kind, endpoint, pins)
+            client = self._client(kind, endpoint, shown)
             unattended = kind is not Kind.MANUAL or endpoint in unattended_endpoints(self.node.settings)
             found = Source(kind, endpoint, client, BackOff(self.uniform, cap_s=cap_s), unattended)
-            self._known[kind, endpoint, pins] = found
+            self._known[kind, endpoint, shown] = found
         return found
 
-    def _client(self, kind: Kind, endpoint: Endpoint, pins: Pins) -> HttpClient[Endpoint]:
-        settings, key = self.node.settings, self._line_key(kind, endpoint, pins)
+    def _client(self, kind: Kind, endpoint: Endpoint, shown: Shown) -> HttpClient[Endpoint]:
+        settings, key = self.node.settings, self._line_key(kind, endpoint, shown)
         if key not in self._lines:
-            connector = self._connector(pins, authority_of(settings, endpoint))
+            connector = self._connector(shown, authority_of(settings, endpoint))
             self._lines[key] = ClientConnector(HttpClient(connector, deadlines(settings)), connector)
         return self._lines[key].client
 
-    def _line_key(self, kind: Kind, endpoint: Endpoint, pins: Pins) -> object:
-        """A peer and a coordinator that is listed have a client of their own: its connections may have to end."""
-        if pins or (kind is Kind.COORDINATOR and not endpoint.configured):
-            return pins or endpoint
+    def _line_key(self, kind: Kind, endpoint: Endpoint, shown: Shown) -> object:
+        """A peer, a mirror with a certificate or CA of its own, and a coordinator that is listed have a client of their
+        own: its connections may have to end.
+        """
+        if shown != NO_PINS:
+            return OwnLine(endpoint, shown)
+        if kind is Kind.COORDINATOR and not endpoint.configured:
+            return endpoint
         return authority_of(self.node.settings, endpoint)
 
-    def _connector(self, pins: Pins, authority: Path) -> LateConnector:
+    def _connector(self, shown: Shown, authority: Path | None) -> LateConnector:
         identity = self.identity
-        if pins:
-            return LateConnector(lambda: HttpsConnector.to_node(pins, identity), str(identity.certificate))
-        files = f"{authority} and {identity.certificate}"
+        if isinstance(shown, MirrorTls):
+            return LateConnector(lambda: mirror_connector(shown, self.system_roots), str(self.system_roots))
+        if shown:
+            return LateConnector(lambda: HttpsConnector.to_node(shown, identity), str(identity.certificate))
+        files = f"{authority} and {identity.certificate}" if authority else "agent.toml"
         return LateConnector(
             lambda: authority_connector(authorities.believed_authorities(self.node), authority, identity), files
         )
@@ -301,15 +325,23 @@ def configured_endpoints(settings: AgentSettings) -> Iterator[Endpoint]:
     return (Endpoint.parse(url, configured=True) for url in urls)
 
 
-def authority_of(settings: AgentSettings, endpoint: Endpoint) -> Path:
+def authority_of(settings: AgentSettings, endpoint: Endpoint) -> Path | None:
     """The CA file that an endpoint's chain must end at: of a manual map its own entry's."""
+    entries = {Endpoint.parse(entry.url, configured=True): entry.ca_file for entry in settings.manual or ()}
+    return entries.get(endpoint) or first_authority(settings)
+
+
+def first_authority(settings: AgentSettings) -> Path | None:
+    """Of the coordinators; of a manual map the first entry's that has one, if any has."""
     if settings.coordinator is not None:
         return settings.coordinator.ca_file
-    entries = {
-        Endpoint.parse(coordinator.url, configured=True): coordinator.ca_file for coordinator in settings.manual or ()
-    }
-    first = next(iter(entries.values()))
-    return entries.get(endpoint, first)
+    return next((entry.ca_file for entry in settings.manual or () if entry.ca_file is not None), None)
+
+
+def own_tls(settings: AgentSettings) -> dict[Endpoint, MirrorTls]:
+    """Of a manual map: the entries without a CA file."""
+    entries = settings.manual or ()
+    return {Endpoint.parse(entry.url, configured=True): entry.tls for entry in entries if entry.tls is not None}
 
 
 def unattended_endpoints(settings: AgentSettings) -> frozenset[Endpoint]:

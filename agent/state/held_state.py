@@ -196,8 +196,8 @@ class HoldingsReader:
 
 
 def _compact(grants: Grants) -> Grants:
-    """In little memory; endpoints and resources are few, and are gone through."""
-    many = Grants.__dataclass_fields__.keys() - {"endpoints", "resources"}
+    """In little memory; endpoints, mirrors and resources are few, and are gone through."""
+    many = Grants.__dataclass_fields__.keys() - {"endpoints", "mirrors", "resources"}
     kept = {kind: compact(getattr(grants, kind)) for kind in many}
     return replace(grants, **kept)  # type: ignore[arg-type]
 

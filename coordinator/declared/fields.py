@@ -16,6 +16,7 @@ from typing import Any, Protocol
 from snapshot import canonical
 from snapshot.identifiers import is_id
 from wire import forms
+from wire.certificate import BadCertificateError, Certificate, pem_chain_to_der
 
 Path = tuple[str | int, ...]
 
@@ -360,10 +361,46 @@ def _member(each: "Field[Any]", value: Mapping[str, object], path: Path, faults:
     return default_of(each)
 
 
+@dataclass(frozen=True)
+class Authorities:
+    """Certificates of CAs, as PEM; it stays as it was written."""
+
+    most: int
+    most_bytes: int = 32 << 10
+
+    @property
+    def description(self) -> str:
+        return f"1 to {self.most} certificates of CAs, in PEM"
+
+    def read(self, value: object, path: Path, faults: list[FieldFault]) -> object:
+        if value == "":
+            return value
+        if not lines(self.most_bytes).accepts(value):
+            faults.append(
+                FieldFault(path, f"must be {self.description}", "write the PEM after `|`, on lines of its own")
+            )
+            return None
+        try:
+            found = [Certificate.read(der) for der in pem_chain_to_der(str(value).encode())]
+        except BadCertificateError as error:
+            faults.append(FieldFault(path, str(error), "copy the PEM again: `openssl x509 -in FILE`"))
+            return None
+        if len({certificate.fingerprint for certificate in found}) > self.most:
+            faults.append(FieldFault(path, f"has {len(found)} certificates", f"at most {self.most} are allowed"))
+            return None
+        faults += [
+            FieldFault(path, f"{certificate.fingerprint} is no CA", "name its CA here, or this one in `certificates`")
+            for certificate in found
+            if not certificate.is_authority
+        ]
+        return value
+
+
 ID_REMEDY = "1 to 64 of a-z 0-9 . _ -, beginning and ending with a letter or digit"
 PATH_REMEDY = "1 to 8 parts of A-Z a-z 0-9 . _ - joined by /, none of them . or .., at most 255 bytes"
 IDENTIFIER = Scalar("an id", forms.IDENTIFIER.takes)
 DIGEST = Scalar("64 lower-case hex digits", forms.DIGEST.takes)
+FINGERPRINT = Scalar("`sha256:` and 64 lower-case hex digits", forms.HASH.takes)
 BOOLEAN = Scalar("`true` or `false`", forms.BOOLEAN.takes)
 ENDPOINT = Scalar("`https://host:port`", forms.ENDPOINT.takes)
 

@@ -15,11 +15,13 @@ from coordinator.declared.fields import (
     DIGEST,
     DOMAIN,
     ENDPOINT,
+    FINGERPRINT,
     HOST,
     HOST_PORT,
     IDENTIFIER,
     NETWORK,
     AnyJson,
+    Authorities,
     FieldFault,
     ListForm,
     MappingForm,
@@ -42,6 +44,7 @@ from coordinator.declared.fields import (
 )
 from snapshot import canonical
 from snapshot.identifiers import SCOPE_TYPES
+from snapshot.mirrors import MOST_AUTHORITIES, MOST_CERTIFICATES
 from snapshot.roles import ROLES, THIN_PEERS
 
 NODE_KINDS = ("data", "witness")
@@ -405,10 +408,12 @@ class StorageEndpoint(Resource):
     KIND = "StorageEndpoint"
     ABOUT = (
         "A mirror: an HTTPS file server with the tree that `holdfastctl publish --to` writes, which somebody runs and"
-        " keeps up to date. Nodes ask it for heads and documents where no coordinator answers; its certificate is of"
-        " the same CA as the coordinator's. It is believed nothing: what it gives is verified all the same. No Holdfast"
-        " program serves or copies such a tree by itself; `families` and `replicates` are told to the node that is"
-        " said to run it, for whoever does."
+        " keeps up to date. Nodes ask it for heads and documents where no coordinator answers. Its certificate is of"
+        " the same CA as the coordinator's, unless one of `system_roots`, `authorities` and `certificates` says what it"
+        " is of; agents from before these pass over such a mirror. Nodes show it no certificate of their own then. It"
+        " speaks TLS 1.3, and redirects are not followed. It is believed nothing: what it gives is verified all the"
+        " same, and whoever runs it sees what is asked for. No Holdfast program serves or copies such a tree by itself;"
+        " `families` and `replicates` are told to the node that is said to run it, for whoever does."
     )
 
     url: str = member(ENDPOINT, "where it answers")
@@ -420,6 +425,16 @@ class StorageEndpoint(Resource):
         ListForm(OneOf(SCOPE_TYPES), len(SCOPE_TYPES)), "the scope types that it is to keep; left out, all", ()
     )
     replicates: tuple[str, ...] = member(ListForm(IDENTIFIER, 16), "endpoints that it is to copy from", ())
+    system_roots: bool = member(
+        BOOLEAN, "its chain ends at a CA that the node's machine believes anyway: a public CDN", default=False
+    )
+    authorities: str = member(Authorities(MOST_AUTHORITIES), "its chain ends at one of these CAs", "")
+    certificates: tuple[str, ...] = member(
+        ListForm(FINGERPRINT, MOST_CERTIFICATES),
+        "the SHA-256 of certificates (DER) of which it shows one, whatever name and dates that bears; two while it is"
+        " renewed",
+        (),
+    )
 
 
 @dataclass(frozen=True)

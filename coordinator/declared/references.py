@@ -506,6 +506,14 @@ def _storage(together: _Together, endpoint: StorageEndpoint) -> Iterator[FieldFa
     node = together.node(endpoint.node)
     if node is not None and "storage_config" not in node.roles:
         yield _fault("node", f"{node.id} has not the role storage_config", "give it the role, or choose another")
+    ways = {
+        "system_roots": endpoint.system_roots,
+        "authorities": bool(endpoint.authorities),
+        "certificates": bool(endpoint.certificates),
+    }
+    given = [way for way, is_given in ways.items() if is_given]
+    if len(given) > 1:
+        yield _fault(given[1], f"stands beside {given[0]}", "say in one way what the mirror's server shows")
     if endpoint.id in endpoint.replicates:
         yield _fault("replicates", "copies from itself", f"remove {endpoint.id} here")
     for other in endpoint.replicates:

@@ -38,6 +38,8 @@ from coordinator.declared.scope_view import (
 )
 from snapshot.egress import RESOURCES
 from snapshot.identifiers import Scope
+from snapshot.mirrors import Mirror, MirrorTls, mirror_entry
+from wire.certificate import pem_chain_to_der
 from wire.operators.fleet_answers import DeclaredSource
 
 SERVICES = "service_assignment"
@@ -184,7 +186,7 @@ class StorageDirectory(ScopeView):
 
     def sections(self, model: Model, subject: Subject, _scope: Scope) -> Sections:
         endpoints = {
-            endpoint.id: {"url": endpoint.url}
+            endpoint.id: mirror_entry(_mirror(endpoint))
             for endpoint in model.storage_endpoints
             if subject.serves_any(endpoint.organizations)
         }
@@ -218,6 +220,16 @@ class StorageDirectory(ScopeView):
         else:
             because = "for every node"
         return ValueOrigin(because, (DeclaredSource(StorageEndpoint.KIND, entry),))
+
+
+def _mirror(endpoint: StorageEndpoint) -> Mirror:
+    if endpoint.system_roots:
+        return Mirror(endpoint.url, MirrorTls(system_roots=True))
+    if endpoint.authorities:
+        return Mirror(endpoint.url, MirrorTls(authorities=frozenset(pem_chain_to_der(endpoint.authorities.encode()))))
+    if endpoint.certificates:
+        return Mirror(endpoint.url, MirrorTls(certificates=frozenset(endpoint.certificates)))
+    return Mirror(endpoint.url)
 
 
 def _assigned_services(model: Model, subject: Subject) -> tuple[str, ...]:

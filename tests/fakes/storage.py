@@ -72,8 +72,12 @@ class StorageServer:
 
 
 @asynccontextmanager
-async def serving_files(folder: Path, authority: KeyPair, host: str) -> AsyncIterator[str]:
-    """The URL. No client certificate is asked for, no route is known but the files' own."""
+async def serving_files(
+    folder: Path, authority: KeyPair, host: str, shown: KeyPair | None = None
+) -> AsyncIterator[str]:
+    """The URL. No client certificate is asked for, no route is known but the files' own. `shown`: in place of a
+    certificate of that CA.
+    """
 
     async def file(request: Request) -> Response:
         wanted = folder / request.parameters["folder"] / request.parameters["name"]
@@ -82,7 +86,7 @@ async def serving_files(folder: Path, authority: KeyPair, host: str) -> AsyncIte
         except OSError:
             raise HttpError(404, "not_found", "no such file") from None
 
-    shown = issue_server(authority, [host], time.time())
+    shown = shown or issue_server(authority, [host], time.time())
     routes = Routes(HttpRoute("GET", "/{folder}/{name}", file))
     async with _listening(Server("files", routes, ServerAuthTransport(shown, REMOTE), REMOTE), host) as url:
         yield url
