@@ -176,7 +176,7 @@ async def test_the_coordinator_proves_itself_first(founded: Founded) -> None:
     other.write_bytes(make_authority("somebody else's", time.time()).certificate_pem)
     async with running(founded) as at:
         alice = await Afar(at, "alice", authority=other).added()
-        assert await refusal(alice.ask("GET", "/v1/status")) == "tls_failed"
+        assert await refusal(alice.ask("GET", "/v1/status")) == "unknown_ca"
         assert at.daemon.servers["operators"].statistics().answered == 0
 
 

@@ -69,6 +69,7 @@ def test_another_content_under_one_version_is_a_conflict(database: Database, pub
 
 def test_a_version_of_which_nothing_is_kept_any_more_is_no_doubt(database: Database, published: str) -> None:
     """rules, Numbers: increment history"""
+    database.is_tampered = True  # the product says it to the digests as well
     with database.record() as transaction:
         transaction.run(delete(schema.published).where(schema.published.c.config_version == 3))
     assert doubts(database, route_policy=ReportedMark(1, 3, published)) == {}

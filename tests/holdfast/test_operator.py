@@ -188,10 +188,10 @@ def test_what_holds_back_what_was_applied_is_said(lab: Lab) -> None:
     try:
         lab.reload()
         planned = lab.good("apply", "-f", path, "--dry-run")
-        assert "it would be held back: nothing can be published: " in planned.err
+        assert "it would be held back: no_signer: this replica is without its keys: " in planned.err
         ran = lab.ctl("apply", "-f", path, "--yes")
         assert (ran.status, "applied: 1 changes, and held back" in ran.out) == (DIFFERENT, True)
-        assert "nothing can be published: " in ran.out and "see holdfastctl status" in ran.out
+        assert "no_signer: " in ran.out and "see holdfastctl status" in ran.out
         ran = lab.ctl("status", "--wait", "0")
         assert (ran.status, ran.err.startswith("holdfastctl: not ready: ")) == (DIFFERENT, True)
     finally:

@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 import yaml
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 from jsonschema import Draft202012Validator
 
 from coordinator.configs import part_bodies
@@ -205,6 +207,16 @@ def test_what_the_coordinator_answers_its_operators_is_what_its_page_says(lab: L
     assert api.ask("POST", "/v1/contents", many) == {"parts": 2}
     (lab.folder / "tree").mkdir()
     assert api.ask("POST", "/v1/publish", {"to": str(lab.folder / "tree")})["new"] > 0
+    (mine,) = api.ask("GET", "/v1/coordinators/status")["coordinators"]
+    assert mine["coordinator_id"] == "coordinator-1"
+    der = Ed25519PrivateKey.generate().public_key().public_bytes(Encoding.DER, PublicFormat.SubjectPublicKeyInfo)
+    wanted = {
+        "coordinators": {"coordinator-1": ""},
+        "algorithm": "ed25519",
+        "public_key": base64.b64encode(der).decode(),
+    }
+    drafted = api.ask("POST", "/v1/coordinators/set", wanted)
+    assert api.ask("POST", "/v1/coordinators/commit", {"set": drafted["request"]})["code"] == "not_found"
     page = api.ask("GET", "/v1/audit/verify")
     assert page["faults"] == [] and page["links"] > 0
     assert api.ask("GET", "/v1/audit/verify", query="?after=nowhere")["code"] == "bad_request"
