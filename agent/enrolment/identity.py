@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 from agent.config.configuration import NodeTable
 from agent.config.credentials import NODE_KEY
 from store.base.disk import Disk
-from wire.certificate import BadCertificateError, Certificate, KeyPair, is_proven, make_identity, prove
+from wire.certificate import BadCertificateError, Certificate, KeyPair, is_proven, make_identity, pem_to_der, prove
 from wire.tls_contexts import TlsIdentity
 
 FILE, NEXT = "node.pem", "node-next.pem"
@@ -96,6 +96,28 @@ class IdentityFile:
         if not is_proven(pair.der, b"", prove(pair.key_pem, b"")):
             raise BadCertificateError(f"{self.given_key} is another key than that of {path}: give back the former one")
         return pair
+
+
+@dataclass(frozen=True)
+class ShownCertificate:
+    """What others are shown of the identity, without its key. `is_admitted`: not the candidate of a join alone."""
+
+    file: Path
+    certificate: Certificate
+    is_admitted: bool
+    key_is_elsewhere: bool
+
+
+def read_certificate(folder: Path) -> ShownCertificate | None:
+    """Of the identity, else of the candidate that the node asks to join with; None where neither can be read."""
+    for name in (FILE, NEXT):
+        try:
+            key, begin, rest = (folder / name).read_bytes().partition(_CERTIFICATE)
+            found = Certificate.read(pem_to_der(begin + rest))
+        except (OSError, BadCertificateError):
+            continue
+        return ShownCertificate(folder / name, found, name == FILE, not key.strip())
+    return None
 
 
 def renew_at(pair: KeyPair, node: NodeTable) -> float:

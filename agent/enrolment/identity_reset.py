@@ -12,7 +12,7 @@ import os
 from dataclasses import dataclass
 from pathlib import Path
 
-from agent.enrolment.identity import FILE, NEXT
+from agent.enrolment.identity import FILE, NEXT, read_certificate
 from agent.state import origins
 from agent.state.health_rows import REVOKED_ROW
 from snapshot.bundle import SCOPE as TRUST_BUNDLE
@@ -21,10 +21,8 @@ from store.base.disk import Disk
 from store.base.journal import MOST_EVENTS
 from store.base.tables import Name
 from store.store import Store
-from wire.certificate import BadCertificateError, Certificate, pem_to_der
 
 EVENT = "identity_reset"
-_CERTIFICATE = b"-----BEGIN CERTIFICATE-----"
 _FILES = NEXT, FILE  # a successor that stayed behind would be joined with
 
 
@@ -54,12 +52,13 @@ class IdentityOnDisk:
 def look(store: Store) -> IdentityOnDisk:
     """StoreError store_corrupt where the enrolment is damaged: what it pinned must not be forgotten for that."""
     enrolled = store.enrolment
-    certificate, given_key = _certificate(store.paths.identity)
+    shown = read_certificate(store.paths.identity)
+    certificate = shown.certificate if shown else None
     return IdentityOnDisk(
         node_id=enrolled.node_id if enrolled else certificate.names[0] if certificate and certificate.names else "",
         fingerprint=certificate.fingerprint if certificate else _unreadable(store.paths.identity),
         not_after=certificate.not_after if certificate else None,
-        given_key=given_key,
+        given_key=shown is not None and shown.key_is_elsewhere,
         is_enrolled=enrolled is not None,
         revoked=store.table(Name.HEALTH).get(REVOKED_ROW) is not None,
         scopes=tuple(sorted(scope for scope in _active(store) if scope != HEAD)),
@@ -81,17 +80,6 @@ def reset(store: Store, disk: Disk, former: IdentityOnDisk, *, now: float) -> No
 
 def _active(store: Store) -> set[str]:
     return {scope for scope in store.standing().active if scope != TRUST_BUNDLE}
-
-
-def _certificate(folder: Path) -> tuple[Certificate | None, bool]:
-    """Of the identity, else of the candidate that it was never joined with; and whether its key is elsewhere."""
-    for name in reversed(_FILES):
-        try:
-            key, begin, rest = (folder / name).read_bytes().partition(_CERTIFICATE)
-            return Certificate.read(pem_to_der(begin + rest)), not key.strip()
-        except (OSError, BadCertificateError):
-            continue
-    return None, False
 
 
 def _unreadable(folder: Path) -> str:

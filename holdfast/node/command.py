@@ -21,6 +21,7 @@ COMMANDS = {
     "join": ("holdfast.node.join_command", "command"),
     "may": ("holdfast.node.may_command", "command"),
     "quarantine": ("holdfast.node.quarantine_command", "command"),
+    "show-certificate": ("holdfast.node.show_certificate_command", "command"),
     "status": ("holdfast.node.status_command", "command"),
     "store": ("holdfast.node.store_command", "command"),
     "trust": ("holdfast.node.trust_command", "command"),

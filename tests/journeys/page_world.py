@@ -148,6 +148,7 @@ class World:
             f"--admin-socket {at}/run/holdfast-coordinator/admin.sock",
             "holdfastctl show-certificate": configuration,
             "holdfastctl coordinators certificate": configuration,
+            "holdfast show-certificate": f"--root {at}/var/lib/holdfast",
             "holdfast join": f"--config {at}/etc/holdfast/agent.toml",
             **{f"holdfast store {one}": f"--root {at}/var/lib/holdfast"
                for one in ("check", "list", "show", "export", "reset-identity")},
