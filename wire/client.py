@@ -11,15 +11,16 @@ Nothing is taken from the environment (threats N06).
 
 import contextlib
 import ssl
-from collections.abc import AsyncIterator, Hashable, Iterable
+from collections.abc import AsyncIterator, Awaitable, Hashable, Iterable
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Generic, Protocol, TypeVar
 
 import trio
 
 from snapshot.mirrors import MirrorTls
+from wire.addresses import AddressBook, Addresses
 from wire.body_stream import BodyStream
 from wire.certificate import fingerprint
 from wire.endpoint import BadEndpointError, Endpoint
@@ -40,7 +41,8 @@ from wire.tls_contexts import (
 )
 
 KEPT_S = 60.0  # less than a server keeps an idle connection
-NAMES_S = 2.0  # for DNS, where the last working address is known: the rest of connecting is for that one
+NAMES_S = 1.0  # for DNS alone, where the last working address is known: then that one is tried beside it
+NAMES_SHARE = 0.25  # and of the time for connecting at most so much
 KEPT_EACH = 2
 LOCAL_HOST = "localhost"
 
@@ -178,7 +180,7 @@ class HttpsConnector:
         self._pins = frozenset(pins)
         self._own = fingerprint(own) if own else None
         self._stranger = stranger
-        self._last_working: dict[Endpoint, str] = {}
+        self._addresses: AddressBook = Addresses()
 
     @classmethod
     def to_authority(
@@ -208,31 +210,68 @@ class HttpsConnector:
             raise EmptyTrustError("no certificate of this mirror is known")
         return cls(unchecked_context(), tls.certificates, stranger=stranger)
 
+    def remember_in(self, addresses: AddressBook) -> None:
+        """In place of a book of its own."""
+        self._addresses = addresses
+
     async def connect(self, place: Endpoint, seconds: float) -> Connected:
         with trio.move_on_after(seconds):
-            addresses = await self._addresses(place)
-            failed = ClientError(ClientFault.TIMED_OUT, f"no connection to {place} in time")
-            for address in addresses:
-                try:
-                    with trio.move_on_after(seconds / len(addresses)):
-                        return await self._connect(place, address)
-                except ClientError as error:
-                    failed = error
-            raise failed
+            last = self._addresses.find(place)
+            if last is not None:
+                return await self._connect_beside(place, last, seconds)
+            return await self._connect_in_turn(place, await _resolve(place), seconds)
         raise ClientError(ClientFault.TIMED_OUT, f"no connection to {place} in time")
 
-    async def _addresses(self, endpoint: Endpoint) -> list[str]:
-        """DNS is asked each time; the last working address comes first, and serves when DNS is down or silent (K50)."""
-        last = self._last_working.get(endpoint)
-        if last is None:
-            return await _resolve(endpoint)
-        with trio.move_on_after(NAMES_S):
+    async def _connect_beside(self, place: Endpoint, last: str, seconds: float) -> Connected:
+        """DNS is asked each time; the last working address comes first where the name still leads there, and serves
+        when DNS is down. While DNS is silent, both go on, and whoever is connected first is it (rules K50, P16).
+        """
+        race, named = _Race(), trio.Event()
+
+        async def by_name() -> None:
             try:
-                return sorted(await _resolve(endpoint), key=lambda address: address != last)
+                found = await _resolve(place)
             except ClientError as error:
+                race.fail(error)
                 if error.reason is ClientFault.BAD_ENDPOINT:
-                    raise
-        return [last]
+                    nursery.cancel_scope.cancel()
+                race.is_name_lost = True
+                return
+            finally:
+                named.set()
+            addresses = sorted(found, key=lambda address: address != last)
+            if race.is_last_tried and last in addresses:
+                addresses.remove(last)
+            race.is_last_tried = True
+            if addresses:
+                await race.run(self._connect_in_turn(place, addresses, seconds), nursery.cancel_scope)
+
+        async def by_last() -> None:
+            with trio.move_on_after(min(NAMES_S, seconds * NAMES_SHARE)):
+                await named.wait()
+            if race.is_last_tried or (named.is_set() and not race.is_name_lost):
+                return
+            race.is_last_tried = True
+            await race.run(self._connect(place, last), nursery.cancel_scope)
+
+        try:
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(by_name)
+                nursery.start_soon(by_last)
+        except BaseException:
+            await race.let_go()
+            raise
+        return race.outcome()
+
+    async def _connect_in_turn(self, place: Endpoint, addresses: list[str], seconds: float) -> Connected:
+        failed = ClientError(ClientFault.TIMED_OUT, f"no connection to {place} in time")
+        for address in addresses:
+            try:
+                with trio.move_on_after(seconds / len(addresses)):
+                    return await self._connect(place, address)
+            except ClientError as error:
+                failed = error
+        raise failed
 
     async def _connect(self, endpoint: Endpoint, address: str) -> Connected:
         try:
@@ -249,7 +288,7 @@ class HttpsConnector:
         except BaseException:
             await trio.aclose_forcefully(stream)
             raise
-        self._last_working[endpoint] = address
+        self._addresses.note(endpoint, address)
         return Connected(stream, endpoint.authority, server)
 
     def _judge(self, der: bytes) -> str:
@@ -276,6 +315,40 @@ async def _resolve(endpoint: Endpoint) -> list[str]:
         raise ClientError(ClientFault.BAD_ENDPOINT, str(error)) from error
     except OSError as error:
         raise ClientError(ClientFault.CONNECT_FAILED, f"{endpoint.host}: {error}") from error
+
+
+@dataclass(slots=True)
+class _Race:
+    """Attempts side by side, of which the first that succeeds is kept."""
+
+    winner: Connected | None = None
+    is_last_tried: bool = False
+    is_name_lost: bool = False
+    _failed: list[ClientError] = field(default_factory=list)
+
+    def fail(self, error: ClientError) -> None:
+        self._failed.append(error)
+
+    async def run(self, attempt: Awaitable[Connected], others: trio.CancelScope) -> None:
+        try:
+            connected = await attempt
+        except ClientError as error:
+            self.fail(error)
+            return
+        if self.winner is not None:
+            await trio.aclose_forcefully(connected.stream)
+            return
+        self.winner = connected
+        others.cancel()
+
+    def outcome(self) -> Connected:
+        if self.winner is None:
+            raise self._failed[-1]
+        return self.winner
+
+    async def let_go(self) -> None:
+        if self.winner is not None:
+            await trio.aclose_forcefully(self.winner.stream)
 
 
 class UnixConnector:

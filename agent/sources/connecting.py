@@ -15,6 +15,7 @@ import trio
 
 from agent.sources.authorities import BelievedAuthorities
 from snapshot.mirrors import MirrorTls
+from wire.addresses import AddressBook, Addresses
 from wire.certificate import BadCertificateError, Certificate
 from wire.client import ClientError, ClientFault, Connected, HttpsConnector
 from wire.endpoint import Endpoint
@@ -42,12 +43,14 @@ def mirror_connector(tls: MirrorTls, system_roots: Path) -> HttpsConnector:
 class LateConnector:
     """`make` reads the files named by `what`; it is called again at each attempt until it succeeds.
 
-    `cut_off` ends every connection that was made, also one that is read from, and lets no more be made.
+    `addresses`: where names have led; they outlive this connector. `cut_off` ends every connection that was made, also
+    one that is read from, and lets no more be made.
     """
 
-    def __init__(self, make: Callable[[], HttpsConnector], what: str) -> None:
+    def __init__(self, make: Callable[[], HttpsConnector], what: str, addresses: AddressBook | None = None) -> None:
         self._make = make
         self._what = what
+        self._addresses = addresses or Addresses()
         self._made: HttpsConnector | None = None
         self._open: WeakSet[trio.abc.Stream] = WeakSet()
         self._is_cut_off = False
@@ -56,6 +59,7 @@ class LateConnector:
         if self._made is None:
             try:
                 self._made = self._make()
+                self._made.remember_in(self._addresses)
             except OSError as error:  # ssl's own are, too
                 raise ClientError(ClientFault.TLS_FAILED, f"{self._what}: {error.strerror or error}") from error
             except (BadCertificateError, EmptyTrustError) as error:

@@ -16,12 +16,13 @@ import trio
 
 from agent.config.configuration import AgentSettings
 from agent.sources import authorities
+from agent.sources.addresses import KeptAddresses
 from agent.sources.connecting import LateConnector, authority_connector, mirror_connector
 from agent.sources.coordinators import Coordinators
 from agent.sources.peers import Peers
 from agent.sources.source import Kind, Source
 from agent.state.endpoint_sets import NamedBy, url_of
-from agent.state.health_rows import AUTHORITIES_ROW
+from agent.state.health_rows import ADDRESSES_ROW, AUTHORITIES_ROW
 from agent.state.held_state import BOOTSTRAP
 from agent.state.node import RunningNode
 from snapshot import degraded
@@ -88,6 +89,7 @@ class Sources:
         self._peers = Peers(self.node)
         self._coordinators = Coordinators(self.node, tuple(configured_endpoints(self.node.settings)))
         self._believed = authorities.believed_authorities(self.node)
+        self._addresses = KeptAddresses(self.node.remembered.addresses, self.node.now)
 
     def coordinators(self) -> list[Source]:
         """The last that worked first. A manual map has none: nobody is reported to (rules K3)."""
@@ -154,6 +156,7 @@ class Sources:
         await self._follow_authorities()
         await self._coordinators.follow()
         await self._forget_coordinators()
+        await self._keep_addresses()
 
     @property
     def answered_s_ago(self) -> float:
@@ -165,6 +168,7 @@ class Sources:
         self._answered_at = trio.current_time()
         await self._coordinators.note_answer(source.endpoint)
         await self._forget_coordinators()
+        await self._keep_addresses()
 
     @asynccontextmanager
     async def last_resort(self, source: Source) -> AsyncIterator[Source]:
@@ -213,6 +217,16 @@ class Sources:
         for line in [*lines, *self._retired]:
             await line.cut_off()
         self._retired.clear()
+
+    async def _keep_addresses(self) -> None:
+        if not self._addresses.is_changed:
+            return
+        row = self._addresses.to_row()
+        try:
+            await self.node.threads.write(self.node.store.table(Name.PEERS).put, ADDRESSES_ROW, row)
+        except StoreError as error:
+            self._addresses.is_changed = True
+            log.warning("addresses not kept", fault=error.fault, detail=error.detail)
 
     async def _keep_authorities(self) -> None:
         """Durable before a list that lacks one of them can follow."""
@@ -305,14 +319,16 @@ class Sources:
         return authority_of(self.node.settings, endpoint)
 
     def _connector(self, shown: Shown, authority: Path | None) -> LateConnector:
-        identity = self.identity
+        identity, addresses = self.identity, self._addresses
         if isinstance(shown, MirrorTls):
-            return LateConnector(lambda: mirror_connector(shown, self.system_roots), str(self.system_roots))
+            return LateConnector(lambda: mirror_connector(shown, self.system_roots), str(self.system_roots), addresses)
         if shown:
-            return LateConnector(lambda: HttpsConnector.to_node(shown, identity), str(identity.certificate))
+            return LateConnector(lambda: HttpsConnector.to_node(shown, identity), str(identity.certificate), addresses)
         files = f"{authority} and {identity.certificate}" if authority else "agent.toml"
         return LateConnector(
-            lambda: authority_connector(authorities.believed_authorities(self.node), authority, identity), files
+            lambda: authority_connector(authorities.believed_authorities(self.node), authority, identity),
+            files,
+            addresses,
         )
 
 

@@ -1,5 +1,8 @@
-"""Rows of the store's table `health` that more than one module reads: what a node keeps of itself beside documents."""
+"""Rows of the store's tables `health` and `peers` that more than one module reads: what a node keeps of itself, and of
+those whom it asks, beside documents.
+"""
 
+ADDRESSES_ROW = "addresses"  # of `peers`: where the names of sources have led
 AUTHORITIES_ROW = "authorities"  # CAs that node_bootstraps have listed
 OUTAGE_ROW = "outage"  # how long its head has been out, for the clock of degraded mode (rules J38)
 REVOKED_ROW = "revoked"  # that it was revoked, by which document, when
