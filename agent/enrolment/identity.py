@@ -99,7 +99,7 @@ class IdentityFile:
 
 
 @dataclass(frozen=True)
-class ShownCertificate:
+class OwnCertificate:
     """What others are shown of the identity, without its key. `is_admitted`: not the candidate of a join alone."""
 
     file: Path
@@ -108,7 +108,7 @@ class ShownCertificate:
     key_is_elsewhere: bool
 
 
-def read_certificate(folder: Path) -> ShownCertificate | None:
+def read_certificate(folder: Path) -> OwnCertificate | None:
     """Of the identity, else of the candidate that the node asks to join with; None where neither can be read."""
     for name in (FILE, NEXT):
         try:
@@ -116,7 +116,7 @@ def read_certificate(folder: Path) -> ShownCertificate | None:
             found = Certificate.read(pem_to_der(begin + rest))
         except (OSError, BadCertificateError):
             continue
-        return ShownCertificate(folder / name, found, name == FILE, not key.strip())
+        return OwnCertificate(folder / name, found, name == FILE, not key.strip())
     return None
 
 

@@ -7,7 +7,7 @@ import ssl
 
 import click
 
-from agent.enrolment.identity import ShownCertificate, read_certificate
+from agent.enrolment.identity import OwnCertificate, read_certificate
 from holdfast.node.agent_options import NOT_FOUND, fail
 from holdfast.node.store_root import DEFAULT_ROOT, find_root
 from holdfast.terminal.shown import say, say_json
@@ -45,7 +45,7 @@ def command(root: str, cluster: str, as_json: bool) -> None:
     say(*(f"{name.replace('_', ' '):{width}}  {_words(value)}" for name, value in facts.items()), *pem.splitlines())
 
 
-def _facts(shown: ShownCertificate) -> dict[str, object]:
+def _facts(shown: OwnCertificate) -> dict[str, object]:
     found = shown.certificate
     return {
         "fingerprint": found.fingerprint,
