@@ -34,7 +34,7 @@ from coordinator.database.database_fault import first_line, line_of
 from coordinator.declared import value_shapes
 from coordinator.keys import keystore, server_certificate, signing_key, tokens
 from coordinator.keys.signing_key import SigningKey, UnusableKeyError
-from coordinator.membership import replicas
+from coordinator.membership import ca_exchange, replicas
 from coordinator.membership.pin_sync import PinSync
 from coordinator.publishing.board import Board
 from coordinator.publishing.publisher import Publisher
@@ -326,6 +326,9 @@ def _follow(database: Database, at: Configuration, shown: KeyPair, token_key: Ed
     own = at.coordinator_id
     if replicas.follow(database, own, fingerprint(shown.der), public, actor=own, now=now):
         log.info("entry of this coordinator renewed", coordinator_id=own)
+    certificate = file_of(at.certificate)
+    known, is_exchanged = server_certificate.authorities(certificate), server_certificate.is_exchanged(certificate)
+    ca_exchange.follow(database, own, shown.der, known, is_exchanged=is_exchanged, now=now)
 
 
 def _follow_where_possible(

@@ -544,6 +544,11 @@ _REQUEST: Table = {
         "The clock has leapt ahead by more than nodes tolerate; for ten minutes nothing is signed by it.",
         "Set the clock right. If it is right: restart the coordinator, or wait.",
     ),
+    "ca_in_use": Explanation(
+        "A CA of the coordinators would go, or would be shown, and a coordinator or members still need another one.",
+        "`holdfastctl coordinators ca status` names them: wait for them, bring them their documents as files, or take "
+        "them out; or say that you mean it: --despite-unconfirmed.",
+    ),
     "concurrent_update": Explanation(
         "Another change came first; nothing of this one was done.", "Look at the plan again, and apply it again."
     ),

@@ -66,7 +66,7 @@ class CertificateEnds:
         """Those that are believed: of the signed list, where there is one; else of the files."""
         believed = believed_authorities(self.node)
         for der in believed.ders:
-            yield _authority(der, "the cluster's operator exchanges it: holdfastctl due")
+            yield _authority(der, "the cluster's operator exchanges it: holdfastctl coordinators ca begin")
         if not believed.with_file:
             return
         for file in self._files():

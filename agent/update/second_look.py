@@ -54,7 +54,7 @@ class SecondLook:
         try:
             await self.trust.refresh(source, urgent=True)
         except ClientError as error:
-            if error.reason is not ClientFault.UNKNOWN_CA or source.kind is Kind.MANUAL:
+            if error.reason is not ClientFault.UNKNOWN_CA or source.kind is not Kind.COORDINATOR:
                 raise
             async with self.sources.last_resort(source) as anybody:
                 await self.trust.refresh(anybody, urgent=True)

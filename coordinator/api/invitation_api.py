@@ -3,13 +3,14 @@
 None of it is a secret; a token is made beside it (admission.py), and both go into one join file.
 """
 
+import ssl
 from pathlib import Path
 
 from coordinator.api.operator_route import for_operators
 from coordinator.base.refusal import Code, Refused
 from coordinator.base.threads import in_library
 from coordinator.database import cluster_state
-from coordinator.membership import admission, replicas
+from coordinator.membership import admission, ca_exchange, replicas
 from coordinator.runtime.context import Coordinator
 from wire.endpoint import BadEndpointError, Endpoint
 from wire.operators.operator_answers import JoinFacts
@@ -41,10 +42,15 @@ def _invitation(at: Coordinator) -> JoinFacts:
         cluster_id=cluster_id,
         urls=tuple(urls),
         join_urls=tuple(_at_port(url, at.join_port) for url in urls),
-        ca=_text(at.node_authority),
+        ca=_listed_text(at) or _text(at.node_authority),
         root_key_ids=tuple(pins.root_key_ids),
         root_threshold=pins.threshold,
     )
+
+
+def _listed_text(at: Coordinator) -> str:
+    """What members are told to believe, where they are told anything: over an exchange both."""
+    return "".join(map(ssl.DER_cert_to_PEM_cert, ca_exchange.listed_authorities(at.database)))
 
 
 def _at_port(url: str, port: int) -> str:

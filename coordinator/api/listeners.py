@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 
 from coordinator.api.admin_api import AdminApi
 from coordinator.api.authority_api import AuthorityApi
+from coordinator.api.ca_api import CaApi
 from coordinator.api.ceremony_api import CeremonyApi
 from coordinator.api.changes_api import ChangesApi
 from coordinator.api.content_api import ContentApi
@@ -109,6 +110,7 @@ def admin_routes(coordinator: Coordinator, door: Door, reminder: Reminder) -> li
         InvitationApi(coordinator),
         OperatorApi(coordinator, door),
         ReplicaApi(coordinator),
+        CaApi(coordinator),
         DueApi(reminder),
         HistoryApi(coordinator),
         ResourceApi(coordinator),

@@ -52,6 +52,7 @@ class Code(enum.StrEnum):
     INVALID_SETTINGS = "invalid_settings"
     UNKNOWN_SITE = "unknown_site"
     ENDPOINT_IN_USE = "endpoint_in_use"
+    CA_IN_USE = "ca_in_use"
     CONTRADICTION = "contradiction"
     NOT_DRAINING = "not_draining"
     HAS_DEPENDANTS = "has_dependants"

@@ -73,7 +73,7 @@ def load(transaction: Transaction) -> Model:
     known = transaction.recall(standing.state_id)
     if isinstance(known, Model):
         return known
-    model = Model(standing.cluster_id, resources(transaction), _members(transaction))
+    model = Model(standing.cluster_id, resources(transaction), _members(transaction), authorities(transaction))
     transaction.to_remember = {standing.state_id: model}
     return model
 
@@ -105,6 +105,13 @@ def resources(transaction: Transaction) -> dict[Key, Resource]:
     rows = transaction.rows(select(schema.resources))
     restored = (kinds.restore(row.kind, row.id, canonical.loads(row.body.encode())) for row in rows)
     return {resource.key: resource for resource in restored}
+
+
+def authorities(transaction: Transaction) -> tuple[bytes, ...]:
+    """The CAs that nodes are told to believe, DER, in the order of their fingerprints."""
+    table = schema.node_authorities
+    rows = transaction.rows(select(table.c.certificate).order_by(table.c.certificate_sha256))
+    return tuple(bytes(row.certificate) for row in rows)
 
 
 def raise_touched(

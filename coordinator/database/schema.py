@@ -51,6 +51,16 @@ coordinators = Table(
     Column("token_public_key", LargeBinary, nullable=False),  # SubjectPublicKeyInfo DER: rules K26
     Column("added_at", Double, nullable=False),
     Column("identity_sha256", Text, nullable=False, server_default=""),  # keys/identity.py; nothing: none pinned yet
+    Column("authority_sha256", Text, nullable=False, server_default=""),  # of the CA of what it shows: ca_exchange.py
+)
+
+node_authorities = Table(  # CAs that nodes are told to believe: ca_exchange.py
+    "node_authorities",
+    metadata,
+    Column("certificate_sha256", Text, primary_key=True),
+    Column("certificate", LargeBinary, nullable=False),
+    Column("standing", Text, nullable=False),  # "current", "next", "other"
+    Column("added_at", Double, nullable=False),
 )
 
 coordinator_reports = Table(  # the last word of each, of itself: membership/replica_reports.py

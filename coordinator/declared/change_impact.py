@@ -38,7 +38,7 @@ from coordinator.declared.config_scope import CONFIG
 from coordinator.declared.kinds import Config, EgressResource, Node, QosPolicy, Resource, Route, Service
 from coordinator.declared.model import Key, Model, ModelOrigin, Subject, selects
 from coordinator.declared.next_model import FEW
-from coordinator.declared.node_scopes import PeerDirectory
+from coordinator.declared.node_scopes import NodeBootstrap, PeerDirectory
 from coordinator.declared.scope_view import ScopeView, Sections
 from coordinator.declared.views import VIEWS, holds, scope_types, sections
 from snapshot.identifiers import Scope
@@ -46,7 +46,7 @@ from snapshot.identifiers import Scope
 Touched = tuple[str, Scope]  # node id, and a scope that it holds before or after
 Groups = dict[str, dict[str, dict[Scope, list[Resource]]]]  # by scope type, organization and scope
 Pair = tuple[Subject | None, Subject | None]  # a node before and after
-_DIRECTORY = Scope(PeerDirectory.TYPE)
+_DIRECTORY, _BOOTSTRAP = Scope(PeerDirectory.TYPE), Scope(NodeBootstrap.TYPE)
 _ANYBODYS = ""  # no organization's: everybody may know of it
 
 
@@ -74,6 +74,8 @@ def _work_out(before: Model, after: Model, few: int) -> frozenset[Touched]:
     found.update(_directories(before, after, seen, found, few))
     for model in (before, after):
         found.update(_scopes_about(model, changed | _services_that_use(model, changed), found))
+        if before.authorities != after.authorities:
+            found.update((node_id, _BOOTSTRAP) for node_id in model.members)
     return frozenset(scope for scope in found if not _is_the_same_config(before, after, *scope))
 
 

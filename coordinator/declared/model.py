@@ -105,11 +105,14 @@ class ModelOrigin:
 
 @dataclass(frozen=True)
 class Model:
-    """All declared resources by (kind, id), and all members that are not revoked by their id."""
+    """All declared resources by (kind, id), all members that are not revoked by their id, and the CAs that nodes are
+    told to believe (DER).
+    """
 
     cluster_id: str
     resources: Mapping[Key, Resource] = field(default_factory=dict)
     members: Mapping[str, MemberEntry] = field(default_factory=dict)
+    authorities: tuple[bytes, ...] = ()
     # What next_model.py has made it from, where it has.
     origin: ModelOrigin | None = field(default=None, init=False, repr=False, compare=False)
     # What peers.py has worked out for this model, by policy and organization: members by their places on a ring, and
@@ -221,6 +224,11 @@ class Model:
         """As nothing, where nothing is declared."""
         found = self.resources.get((Node.KIND, node_id))
         return found if isinstance(found, Node) else Node(node_id)
+
+
+def with_authorities(model: Model, authorities: tuple[bytes, ...]) -> Model:
+    """The same with other CAs."""
+    return Model(model.cluster_id, model.resources, model.members, authorities)
 
 
 def declared_subject(node: Node) -> Subject:

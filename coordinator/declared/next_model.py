@@ -65,7 +65,9 @@ def next_model(
     before: Model, resources: Mapping[Key, Resource | None], members: Mapping[str, MemberEntry | None] | None = None
 ) -> Model:
     members = members or {}
-    after = Model(before.cluster_id, _put(before.resources, resources), _put(before.members, members))
+    after = Model(
+        before.cluster_id, _put(before.resources, resources), _put(before.members, members), before.authorities
+    )
     object.__setattr__(after, "origin", ModelOrigin(ref(before), frozenset(resources), frozenset(members)))
     kinds = {kind for kind, _ in resources}
     known = before.__dict__

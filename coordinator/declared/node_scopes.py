@@ -16,20 +16,25 @@ from coordinator.declared.scope_view import (
     way_of_selection,
 )
 from snapshot.identifiers import Scope
+from wire.certificate import fingerprint
 from wire.operators.fleet_answers import DeclaredSource
+
+AUTHORITIES = "authorities"
 
 
 class NodeBootstrap(ScopeView):
-    """What a node needs to come back: the cluster's endpoints, and its own entry."""
+    """What a node needs to come back: the cluster's endpoints, the CAs of their certificates, and its own entry."""
 
     TYPE = "node_bootstrap"
     SHOWN = (Cluster,)
 
     def sections(self, model: Model, subject: Subject, _scope: Scope) -> Sections:
         cluster = model.cluster
+        listed = {fingerprint(der): {"certificate": _encode(der)} for der in model.authorities}
         return {
             "cluster": {"cluster_id": model.cluster_id, "coordinators": list(cluster.coordinators) if cluster else []},
             "node": _own_entry(subject),
+            **({AUTHORITIES: listed} if listed else {}),
         }
 
     def concerns(self, _model: Model, _resource: Resource, _subject: Subject) -> bool:
@@ -38,6 +43,8 @@ class NodeBootstrap(ScopeView):
     def origin(self, model: Model, subject: Subject, _scope: Scope, section: str, entry: str) -> ValueOrigin:
         if section == "node":
             return _from_membership(subject)
+        if section == AUTHORITIES:
+            return ValueOrigin("a CA that nodes are to believe (holdfastctl coordinators ca status)")
         if entry == "cluster_id":
             return ValueOrigin("the cluster's id, since `init`")
         if model.cluster is None:

@@ -15,7 +15,7 @@ from coordinator.keys.atomic_files import plain_file
 from wire.certificate import BadCertificateError, Certificate, KeyPair, issue_server, pem_chain_to_der, pem_to_der
 from wire.endpoint import BadEndpointError, Endpoint
 
-AUTHORITY, AUTHORITY_KEY = "ca.pem", "ca-key.pem"
+AUTHORITY, AUTHORITY_KEY, BEFORE = "ca.pem", "ca-key.pem", "before"
 
 
 def authority_in(directory: Path, passphrase: bytes | None = None, *, beside: Path | None = None) -> KeyPair:
@@ -30,6 +30,13 @@ def authority_in(directory: Path, passphrase: bytes | None = None, *, beside: Pa
             )
             raise Refused(Code.BAD_KEY, f"{path} is not there", remedy=remedy)
     return KeyPair(certificate.read_bytes(), _decrypt(key, passphrase))
+
+
+def keep_authority(directory: Path, ca: KeyPair, passphrase: bytes | None) -> None:
+    """A new CA, its key first: a certificate must not be told of whose key nobody has."""
+    directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+    _replace(directory / AUTHORITY_KEY, encrypt(ca.key_pem, passphrase), 0o600)
+    _replace(directory / AUTHORITY, ca.certificate_pem, 0o644)
 
 
 def encrypt(key_pem: bytes, passphrase: bytes | None) -> bytes:
@@ -98,6 +105,32 @@ def renew(certificate: Path, key: Path, ca: KeyPair, hosts: Sequence[str], now: 
     _replace(key, pair.key_pem, 0o600)
     _replace(certificate, pair.certificate_pem, 0o644)
     return _read(pair.certificate_pem)
+
+
+def is_exchanged(certificate: Path) -> bool:
+    """Whether there was another CA before the one that lies with this certificate."""
+    return (certificate.parent / BEFORE).is_dir()
+
+
+def exchange(certificate: Path, key: Path, ca: KeyPair, now: float) -> Certificate:
+    """A certificate of another CA in both files, for the present names, and that CA beside it. The one before goes,
+    with its key where that lies there, into the folder `before`: the way back, until the exchange is finished.
+
+    Interrupted, it is run again: what lies in `before` is never overwritten by what came after it.
+    """
+    tls, before = certificate.parent, certificate.parent / BEFORE
+    present = tls / AUTHORITY
+    if present.is_file() and present.read_bytes() != ca.certificate_pem:
+        with as_owner_of(tls):
+            before.mkdir(mode=0o700, exist_ok=True)
+        _replace(before / AUTHORITY, present.read_bytes(), 0o644)
+        if (tls / AUTHORITY_KEY).is_file():
+            _replace(before / AUTHORITY_KEY, (tls / AUTHORITY_KEY).read_bytes(), 0o600)
+    made = renew(certificate, key, ca, (), now)
+    with as_owner_of(tls):
+        (tls / AUTHORITY_KEY).unlink(missing_ok=True)
+    _replace(present, ca.certificate_pem, 0o644)
+    return made
 
 
 def _must_be_a_host(host: str) -> None:

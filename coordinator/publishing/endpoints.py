@@ -1,6 +1,7 @@
 """An endpoint of a coordinator stays until every member has confirmed another, or the operator says so (rules L15).
 
     check(transaction, before, after)    `endpoint_in_use` where a member could no longer find anybody
+    reports, held_sections               what each member reports as active, and one section of that
 
 A member has confirmed what it reports as its active `node_bootstrap`; what that lists is read from the document that
 was published under its version. Where that is not known (no report, another content, a document that is kept no more),
@@ -8,7 +9,8 @@ nothing is confirmed.
 """
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 from sqlalchemy import select, tuple_
 
@@ -17,6 +19,7 @@ from coordinator.database import documents, object_store, schema
 from coordinator.database.database import Transaction
 from coordinator.declared.kinds import Cluster
 from coordinator.publishing.published_state import read_revocations
+from coordinator.reports import features
 from snapshot import canonical
 
 SCOPE, SECTION = "node_bootstrap", "cluster"
@@ -37,8 +40,8 @@ def check(transaction: Transaction, before: Cluster | None, after: Cluster | Non
     if not dropped:
         return
     staying -= read_revocations(transaction).endpoints
-    reported = _reports(transaction)
-    listed = _endpoints(transaction, {node_id: active for node_id, active in reported.items() if active is not None})
+    reported = reports(transaction)
+    listed = {node_id: _urls(section) for node_id, section in held_sections(transaction, reported, SECTION).items()}
     unconfirmed = sorted(node_id for node_id in reported if staying.isdisjoint(listed.get(node_id, ())))
     if unconfirmed:
         raise Refused(Code.ENDPOINT_IN_USE, _words(dropped, unconfirmed, len(reported)), remedy=REMEDY)
@@ -50,12 +53,21 @@ def _words(dropped: Sequence[str], unconfirmed: Sequence[str], members: int) -> 
     return f"{len(unconfirmed)} of {members} members would know no coordinator without {dropped[0]}: {names}"
 
 
-def _reports(transaction: Transaction) -> dict[str, Active | None]:
-    """Of every member that is not revoked; None where it has not reported one."""
-    nodes, reports = schema.nodes, schema.node_status
-    joined = nodes.outerjoin(reports, nodes.c.node_id == reports.c.node_id)
-    members = select(nodes.c.node_id, reports.c.body).select_from(joined).where(nodes.c.revoked_at.is_(None))
-    return {row.node_id: _active(row.body) for row in transaction.rows(members)}
+@dataclass(frozen=True)
+class BootstrapReport:
+    """`features`: as they are on record (features.py)."""
+
+    active: Active | None
+    features: frozenset[str] | None
+
+
+def reports(transaction: Transaction) -> dict[str, BootstrapReport]:
+    """Of every member that is not revoked."""
+    nodes, status = schema.nodes, schema.node_status
+    joined = nodes.outerjoin(status, nodes.c.node_id == status.c.node_id)
+    members = select(nodes.c.node_id, status.c.body, status.c.features).select_from(joined)
+    rows = transaction.rows(members.where(nodes.c.revoked_at.is_(None)))
+    return {row.node_id: BootstrapReport(_active(row.body), features.parse(row.features)) for row in rows}
 
 
 def _active(body: str | None) -> Active | None:
@@ -64,28 +76,37 @@ def _active(body: str | None) -> Active | None:
     return None if active is None else (active["authority_epoch"], active["config_version"], active["content_hash"])
 
 
-def _endpoints(transaction: Transaction, reported: Mapping[str, Active]) -> dict[str, list[str]]:
-    """The endpoints in what each member holds; of those alone of which that is known."""
+def held_sections(
+    transaction: Transaction, reported: Mapping[str, BootstrapReport], section: str
+) -> dict[str, Mapping[str, object]]:
+    """One section of what each member holds; of those alone of which it is known what they hold."""
     table, kept = schema.published, schema.documents
     key = tuple_(table.c.node_id, table.c.authority_epoch, table.c.config_version, table.c.content_hash)
     joined = table.join(kept, table.c.snapshot_id == kept.c.snapshot_id)
     found = select(table.c.node_id, kept.c.manifest).select_from(joined).where(table.c.scope == SCOPE)
-    sections = {
-        row.node_id: _section(bytes(row.manifest))
-        for chunk in documents.chunks([(node_id, *active) for node_id, active in sorted(reported.items())])
+    active = [(node_id, *report.active) for node_id, report in sorted(reported.items()) if report.active is not None]
+    addresses = {
+        row.node_id: _address(bytes(row.manifest), section)
+        for chunk in documents.chunks(active)
         for row in transaction.rows(found.where(key.in_(chunk)))
     }
-    urls = {address: list(_urls(transaction, address)) for address in set(sections.values())}
-    return {node_id: urls[address] for node_id, address in sections.items()}
+    read = {address: _read(transaction, address) for address in set(addresses.values())}
+    return {node_id: read[address] for node_id, address in addresses.items()}
 
 
-def _section(manifest: bytes) -> str:
+def _address(manifest: bytes, section: str) -> str | None:
     """Its content address: few are different, so each is read once."""
-    value = json.loads(manifest)  # our own writing
-    return str(value[SECTION]["sha256"])
+    entry = json.loads(manifest).get(section)  # our own writing
+    return None if entry is None else str(entry["sha256"])
 
 
-def _urls(transaction: Transaction, address: str) -> Iterator[str]:
+def _read(transaction: Transaction, address: str | None) -> Mapping[str, object]:
+    if address is None:
+        return {}
     value = canonical.loads(object_store.get(transaction, f"{documents.SECTIONS}/{address}"))
-    coordinators = value.get("coordinators") if isinstance(value, dict) else None
-    yield from map(str, coordinators if isinstance(coordinators, list) else ())
+    return value if isinstance(value, dict) else {}
+
+
+def _urls(section: Mapping[str, object]) -> list[str]:
+    coordinators = section.get("coordinators")
+    return [str(url) for url in coordinators] if isinstance(coordinators, list) else []

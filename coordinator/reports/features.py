@@ -28,7 +28,7 @@ class Feature:
         return f"its agent does not read it; agents from {self.since} do (feature {self.id})"
 
 
-CANDIDATES = "candidates"
+CANDIDATES, AUTHORITIES = "candidates", Feature("authorities", "0.1.0")
 NEEDED: Mapping[str, Feature] = {
     CONFIG: Feature("config", "0.1.0")
 }  # by scope type; the other types, every agent reads
@@ -48,9 +48,16 @@ def reads_candidates(features: Set[str] | None) -> bool:
     return features is None or CANDIDATES in features
 
 
+def reads_authorities(features: Set[str] | None) -> bool:
+    """Whether it believes the CAs of a signed list. Who reports what such a list is in, and is not on record as one
+    that lacks this, does.
+    """
+    return features is None or AUTHORITIES.id in features
+
+
 def missing(features: Set[str] | None) -> frozenset[str]:
     """The features that it lacks of those by which it is told more, or less."""
-    asked = frozenset({CANDIDATES, *(feature.id for feature in NEEDED.values())})
+    asked = frozenset({CANDIDATES, AUTHORITIES.id, *(feature.id for feature in NEEDED.values())})
     return frozenset() if features is None else asked - features
 
 

@@ -40,6 +40,7 @@ _STATUS = {
     Code.NOT_DRAINING: 409,
     Code.HAS_DEPENDANTS: 409,
     Code.ENDPOINT_IN_USE: 409,
+    Code.CA_IN_USE: 409,
     Code.ALREADY_INITIALISED: 409,
     Code.IN_USE: 409,
     Code.CLOCK_BEHIND: 409,

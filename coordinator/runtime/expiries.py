@@ -140,7 +140,7 @@ def _of_certificates(replica: OwnCredentials) -> Iterator[Thing]:
             authority.not_before,
             authority.not_after,
             "nodes believe no certificate of it, so they reach no coordinator",
-            "give nodes a file with the old and a new CA, then holdfastctl coordinators certificate --ca DIRECTORY",
+            "holdfastctl coordinators ca begin --to DIRECTORY: nodes go on (docs/operating.md)",
         )
 
 

@@ -20,6 +20,7 @@ _BY_ROLE: Mapping[OperatorRole, tuple[str, ...]] = {
         "GET /v1/changes/{change}/diff",
         "GET /v1/changes/{change}/wait",
         "GET /v1/coordinators",
+        "GET /v1/coordinators/ca",
         "GET /v1/coordinators/status",
         "GET /v1/diff",
         "GET /v1/drill/outage",
@@ -55,11 +56,15 @@ _BY_ROLE: Mapping[OperatorRole, tuple[str, ...]] = {
     OperatorRole.APPROVER: ("POST /v1/changes/{change}/approve",),
     OperatorRole.ADMIN: (
         "DELETE /v1/allowlist/{node_id}",
+        "DELETE /v1/coordinators/ca/{fingerprint}",
         "DELETE /v1/coordinators/{coordinator_id}",
         "DELETE /v1/operators/{name}",
         "DELETE /v1/revocations/{category}/{value}",
         "DELETE /v1/tokens/{jti}",
         "POST /v1/allowlist/{node_id}",
+        "POST /v1/coordinators/ca/begin",
+        "POST /v1/coordinators/ca/cancel",
+        "POST /v1/coordinators/ca/finish",
         "POST /v1/coordinators/commit",  # and as many root keys as a trust bundle takes
         "POST /v1/coordinators/set",
         "POST /v1/nodes/{node_id}/drain",

@@ -9,6 +9,7 @@ from coordinator.setup import configuration
 from coordinator.setup.configuration import CREDENTIAL, DEFAULT_PATH
 from coordinator.trust import coordinator_set
 from holdfast.ctl import output
+from holdfast.ctl.ca import ca as ca_exchange
 from holdfast.ctl.machine import set_up_here, with_a_coordinators_libraries
 from holdfast.ctl.rotate import keys_directory
 from holdfast.ctl.signing import (
@@ -33,6 +34,7 @@ from holdfast.ctl.socket import (
 from holdfast.terminal.clock import wall_clock
 from holdfast.terminal.shown import say, say_json
 from snapshot.bundle import CONFIG
+from wire.certificate import pem_to_der
 from wire.operators.operator_answers import RemovedReplica, ReplicaList, ReplicaStanding, ReplicaStandings
 from wire.operators.trust_answers import DraftedRequest
 from wire.operators.trust_messages import SetDraftRequest
@@ -44,6 +46,9 @@ _DIRECTORY = click.Path(path_type=Path, exists=True, file_okay=False)
 @click.group()
 def coordinators() -> None:
     """The coordinators of the cluster: several share one PostgreSQL database."""
+
+
+coordinators.add_command(ca_exchange)
 
 
 @coordinators.command("list")
@@ -147,6 +152,9 @@ def certificate(
     place = ca or files[0].parent
     passphrase = ca_passphrase(place, passphrase_files)
     authority = server_certificate.authority_in(place, passphrase, beside=files[0].parent)
+    present = files[0].with_name(server_certificate.AUTHORITY)
+    if present.is_file() and pem_to_der(present.read_bytes()) != authority.der:
+        raise Failed(f"{place} holds another CA than {present}: holdfastctl coordinators ca use --ca {place}", REFUSED)
     made = server_certificate.renew(*files, authority, hosts, wall_clock())
     answer = {
         "certificate": str(files[0]),

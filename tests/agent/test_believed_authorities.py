@@ -262,4 +262,4 @@ async def test_the_end_of_what_is_believed_is_said_and_not_the_files(made, secon
     await made.outside.certificate_ends.look()
     (shown,) = [each for each in made.inside.front.report().ends if each.what == "ca_certificate"]
     assert shown.name == fingerprint(second.der)
-    assert "holdfastctl due" in shown.remedy
+    assert "coordinators ca begin" in shown.remedy

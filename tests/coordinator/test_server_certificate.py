@@ -9,7 +9,7 @@ from cryptography import x509
 
 from coordinator.base.refusal import Code, Refused
 from coordinator.keys import server_certificate
-from wire.certificate import Certificate, KeyPair, issue_server, make_authority, pem_to_der
+from wire.certificate import Certificate, KeyPair, issue_server, make_authority, names_as_issuer, pem_to_der
 from wire.tls_contexts import server_context
 
 NOW = time.time()
@@ -112,3 +112,29 @@ def test_after_an_interruption_it_is_run_again(tls: Path) -> None:
     files = contents(tls)
     server_context(KeyPair(files["server.pem"], files["server-key.pem"]))
     assert ".server.pem.new" not in files
+
+
+def test_another_authority_takes_the_place_of_the_one_before(tls: Path) -> None:
+    """The way back lies in `before`, and nothing of it is overwritten by what came after"""
+    before, ca = contents(tls), make_authority("next", NOW)
+    for _ in range(2):  # interrupted anywhere, it is run again
+        made = server_certificate.exchange(tls / "server.pem", tls / "server-key.pem", ca, NOW)
+        server_context(KeyPair((tls / "server.pem").read_bytes(), (tls / "server-key.pem").read_bytes()))
+        assert set(made.names) == {"coord.example", "10.0.0.7"}
+        assert names_as_issuer(made.der, ca.der)
+        assert (tls / "ca.pem").read_bytes() == ca.certificate_pem
+        assert not (tls / "ca-key.pem").exists()
+        kept = {path.name: path.read_bytes() for path in (tls / "before").iterdir()}
+        assert kept == {name: before[name] for name in ("ca.pem", "ca-key.pem")}
+    assert stat.S_IMODE((tls / "before" / "ca-key.pem").stat().st_mode) == 0o600
+    assert server_certificate.is_exchanged(tls / "server.pem")
+    again = server_certificate.authority_in(tls / "before")
+    server_certificate.exchange(tls / "server.pem", tls / "server-key.pem", again, NOW)
+    assert (tls / "ca.pem").read_bytes() == before["ca.pem"]
+
+
+def test_an_authority_is_kept_under_a_passphrase(tmp_path: Path) -> None:
+    ca = make_authority("next", NOW)
+    server_certificate.keep_authority(tmp_path / "usb" / "ca", ca, b"swordfish")
+    assert b"ENCRYPTED" in (tmp_path / "usb" / "ca" / "ca-key.pem").read_bytes()
+    assert server_certificate.authority_in(tmp_path / "usb" / "ca", b"swordfish").der == ca.der

@@ -173,3 +173,15 @@ def test_a_certificate_of_elsewhere_is_renewed_there(lab: Lab, tmp_path: Path) -
     (tmp_path / "elsewhere").mkdir()
     ran = lab.ctl("coordinators", "certificate", "--ca", tmp_path / "elsewhere", "--configuration", lab.configuration)
     assert (ran.status, "ca-key.pem is not there" in ran.err) == (REFUSED, True)
+
+
+def test_another_ca_is_not_shown_by_a_renewal(lab: Lab, tmp_path: Path) -> None:
+    """rules K15: nodes would refuse it"""
+    before = (lab.folder / "state/tls/server.pem").read_bytes()
+    lab.good("coordinators", "ca", "begin", "--to", tmp_path / "next", "--yes")
+    ran = lab.ctl("coordinators", "certificate", "--ca", tmp_path / "next", "--configuration", lab.configuration)
+    assert (ran.status, "coordinators ca use" in ran.err) == (REFUSED, True)
+    assert (lab.folder / "state/tls/server.pem").read_bytes() == before
+    lab.good("coordinators", "ca", "cancel", "--yes")
+    ran = lab.ctl("coordinators", "ca", "use", "--ca", tmp_path / "next", "--configuration", lab.configuration)
+    assert (ran.status, "ca begin" in ran.err) == (REFUSED, True)

@@ -77,6 +77,10 @@ def another_node(world: World) -> None:
     world.good("holdfastctl apply -f egress.yaml --yes")
 
 
+def next_ca_confirmed(world: World) -> None:
+    world.until("holdfastctl coordinators ca status --json", '"unconfirmed": []')
+
+
 def first_config_key(world: World) -> str:
     """As its file is named, which `init` made."""
     files = (world.at / "var/lib/holdfast-coordinator/keys").glob("config-*.pem")

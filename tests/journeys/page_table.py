@@ -64,6 +64,7 @@ from tests.journeys.page_scenes import (
     mail_revoked_by_a_bundle,
     mended,
     n7_joined,
+    next_ca_confirmed,
     no_request,
     no_token,
     plain_files,
@@ -252,6 +253,10 @@ COVERED: dict[str, list[tuple[str, Kind]]] = {
         ("holdfastctl drill outage", Runs()),
         ("holdfastctl publish --to /srv", Runs()),
         ("holdfastctl coordinators certificate", Runs()),
+        ("holdfastctl coordinators ca begin", Runs()),
+        ("holdfastctl coordinators ca use", Runs(before=next_ca_confirmed)),
+        ("holdfastctl coordinators ca finish", Runs()),
+        ("ca_in_use:", Elsewhere("tests/coordinator/test_ca_exchange.py", "members have not confirmed the next CA")),
         ("holdfastctl coordinators add", Elsewhere("tests/journeys/test_replicas.py", "coordinators", "add")),
         ("holdfastctl coordinators status", Runs()),
         (

@@ -149,6 +149,7 @@ class World:
             "holdfastctl show-certificate": configuration,
             "holdfastctl coordinators certificate": configuration,
             "holdfast show-certificate": f"--root {at}/var/lib/holdfast",
+            "holdfastctl coordinators ca use": configuration,
             "holdfast join": f"--config {at}/etc/holdfast/agent.toml",
             **{f"holdfast store {one}": f"--root {at}/var/lib/holdfast"
                for one in ("check", "list", "show", "export", "reset-identity")},

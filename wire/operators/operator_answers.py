@@ -283,6 +283,45 @@ class ReplicaStandings(AnswerMessage):
 
 
 @message
+class AuthorityStanding:
+    """A CA that nodes are told to believe. `standing`: the coordinators' own, of now or to come, or another's. Times
+    are Unix seconds.
+    """
+
+    fingerprint: str = member(HASH)
+    standing: str = member(one_of("current", "next", "other"))
+    not_before: float
+    not_after: float
+    added_at: float
+
+
+@message
+class ShownAuthority:
+    """`authority`: the fingerprint of the CA of the certificate that it shows, or nothing where that is not known."""
+
+    coordinator_id: str
+    authority: str
+
+
+@message
+class UnconfirmedMember:
+    node_id: str = member(IDENTIFIER)
+    why: str
+
+
+@message
+class AuthorityExchange(AnswerMessage):
+    """`authorities`: none before the first exchange. `unconfirmed`: who would reach no coordinator that shows a
+    certificate of the next one, of so many `members`.
+    """
+
+    authorities: tuple[AuthorityStanding, ...]
+    coordinators: tuple[ShownAuthority, ...]
+    unconfirmed: tuple[UnconfirmedMember, ...]
+    members: int = member(COUNT)
+
+
+@message
 class RemovedReplica(AnswerMessage):
     coordinator_id: str = member(IDENTIFIER)
 

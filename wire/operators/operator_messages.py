@@ -161,6 +161,26 @@ class CertificateRequest(Message):
 
 
 @message
+class AuthorityRequest(Message):
+    """The CA that is to come next, and others that nodes go on believing; DER."""
+
+    certificate: bytes = member(binary(CERTIFICATE_BYTES))
+    others: tuple[bytes, ...] = member(array(binary(CERTIFICATE_BYTES), 8), default=())
+
+
+@message
+class CancelRequest(Message):
+    """Nothing more is to be said."""
+
+
+@message
+class FinishRequest(Message):
+    """`despite_unconfirmed`: also where members would reach no coordinator."""
+
+    despite_unconfirmed: bool = False
+
+
+@message
 class RoleRequest(Message):
     """What an operator may from now on."""
 

@@ -36,6 +36,7 @@ PARAMETERS: Mapping[str, tuple[Any, str]] = {
     "node_id": (IDENTIFIER.schema, "A node."),
     "site_id": (IDENTIFIER.schema, "A site."),
     "coordinator_id": (IDENTIFIER.schema, "A coordinator."),
+    "fingerprint": ({"type": "string", "pattern": "^sha256:[0-9a-f]{64}$"}, "A CA, by the SHA-256 of its DER."),
     "change": ({"type": "string", "pattern": "^c-[1-9][0-9]{0,15}$"}, "A change."),
     "jti": ({"type": "string", "maxLength": 64}, "A token's id."),
     "kind": (TEXT, "A kind of resource."),

@@ -1,0 +1,197 @@
+"""`holdfastctl coordinators ca`: the CA of the coordinators is exchanged, and no node is touched."""
+
+from pathlib import Path
+
+import click
+
+from coordinator.setup import configuration
+from coordinator.setup.configuration import CREDENTIAL, DEFAULT_PATH
+from holdfast.ctl import output
+from holdfast.ctl.machine import with_a_coordinators_libraries
+from holdfast.ctl.signing import ca_passphrase, passphrase_option
+from holdfast.ctl.socket import REFUSED, CoordinatorClient, Failed, asks_the_coordinator, confirm
+from holdfast.ctl.trust import new_passphrase
+from holdfast.terminal.clock import wall_clock
+from holdfast.terminal.shown import say
+from snapshot.ending import short
+from wire.certificate import BadCertificateError, fingerprint, make_authority, pem_to_der
+from wire.operators.operator_answers import AuthorityExchange, AuthorityStanding
+from wire.operators.operator_messages import AuthorityRequest, CancelRequest, FinishRequest
+
+DAY = 86_400
+USE = "holdfastctl coordinators ca use --ca"
+_STANDINGS = {"current": "present", "next": "next", "other": "another's"}
+
+
+@click.group()
+def ca() -> None:
+    """The CA of the coordinators' certificates: exchanged while nodes go on, and without touching one."""
+
+
+@ca.command()
+@asks_the_coordinator
+def status(asked: CoordinatorClient) -> None:
+    """Which CAs nodes believe, who shows a certificate of which, and which nodes have not confirmed the next one."""
+    asked.show(asked.get(AuthorityExchange, "coordinators", "ca"), _render)
+
+
+@ca.command()
+@click.option("--to", "place", type=click.Path(path_type=Path, file_okay=False), required=True,
+              help="Where the next CA is put, to be taken away; one that lies there is taken.")  # fmt: skip
+@click.option("--encrypt", is_flag=True, help="Its key under a passphrase, from --passphrase-file or asked for.")
+@passphrase_option
+@click.option("--days", type=click.IntRange(30, 36_500), default=7_300, show_default=True, help="How long it is good.")
+@click.option("--also", "others", type=click.Path(path_type=Path, exists=True, dir_okay=False), multiple=True,
+              help="Another CA (PEM) that nodes go on believing: a mirror's, say.")  # fmt: skip
+@click.option("--yes", is_flag=True, help="Do not ask.")
+@asks_the_coordinator
+def begin(
+    asked: CoordinatorClient,
+    place: Path,
+    encrypt: bool,
+    passphrase_files: tuple[Path, ...],
+    days: int,
+    others: tuple[Path, ...],
+    yes: bool,
+) -> None:
+    """Make the next CA, and have nodes believe it beside the present one. From now on signed content says which CAs
+    they believe, and not the file that they were given.
+    """
+    with with_a_coordinators_libraries():
+        from coordinator.keys import server_certificate  # noqa: PLC0415 - the network's library: no other command waits for it
+
+    confirm("Have all nodes believe another CA beside the present one?", yes=yes)
+    file, key_file = place / server_certificate.AUTHORITY, place / server_certificate.AUTHORITY_KEY
+    if not (file.is_file() and key_file.is_file()):
+        made = make_authority("holdfast coordinators", wall_clock(), lifetime_s=days * DAY)
+        server_certificate.keep_authority(place, made, new_passphrase(encrypt, passphrase_files))
+    body = AuthorityRequest(_der(file), tuple(map(_der, others)))
+    answer = asked.post(AuthorityExchange, "coordinators", "ca", "begin", body=body)
+    asked.show(answer, _render)
+    if not asked.as_json:
+        say(f"next, when no member is named any more, on each coordinator's machine: {USE} {place}")
+
+
+@ca.command()
+@click.option("--ca", "place", type=click.Path(path_type=Path, exists=True, file_okay=False), required=True,
+              help="Where ca.pem and ca-key.pem of the next CA lie.")  # fmt: skip
+@passphrase_option
+@click.option("--configuration", "path", type=click.Path(path_type=Path), default=DEFAULT_PATH, show_default=True,
+              help="Names the certificate and its key.")  # fmt: skip
+@click.option(
+    "--despite-unconfirmed", is_flag=True, help="Also where members have not confirmed that CA, or are not told of it."
+)
+@asks_the_coordinator
+def use(
+    asked: CoordinatorClient, place: Path, passphrase_files: tuple[Path, ...], path: Path, despite_unconfirmed: bool
+) -> None:
+    """Give the coordinator of this machine a certificate of that CA. It is shown after a reload."""
+    with with_a_coordinators_libraries():
+        from coordinator.keys import server_certificate  # noqa: PLC0415 - the network's library: no other command waits for it
+
+    at = configuration.load(path)
+    for name in (at.certificate, at.key):
+        if name.startswith(CREDENTIAL):
+            raise Failed(f"{name}: it comes from the service manager; renew it where that has it from", REFUSED)
+    authority = server_certificate.authority_in(place, ca_passphrase(place, passphrase_files))
+    of = fingerprint(authority.der)
+    _must_be_believed(asked.get(AuthorityExchange, "coordinators", "ca"), of, despite_unconfirmed=despite_unconfirmed)
+    made = server_certificate.exchange(Path(at.certificate), Path(at.key), authority, wall_clock())
+    answer = {
+        "certificate": at.certificate,
+        "fingerprint": made.fingerprint,
+        "ca": of,
+        "not_after": output.time(made.not_after),
+    }
+    asked.show(answer, lambda facts: output.facts(facts.items()))
+    if not asked.as_json:
+        say("next: systemctl reload holdfast-coordinator")
+
+
+@ca.command()
+@click.option(
+    "--despite-unconfirmed",
+    is_flag=True,
+    help="Also where members do not know the next one.",
+)
+@click.option("--yes", is_flag=True, help="Do not ask.")
+@asks_the_coordinator
+def finish(asked: CoordinatorClient, despite_unconfirmed: bool, yes: bool) -> None:
+    """Have nodes believe the CA before no more. Each coordinator shows a certificate of the next one by then."""
+    confirm("Have nodes believe the present CA no more?", yes=yes)
+    answer = asked.post(AuthorityExchange, "coordinators", "ca", "finish", body=FinishRequest(despite_unconfirmed))
+    asked.show(answer, _render)
+    if not asked.as_json:
+        say("next: destroy the key of the one before: on each coordinator's machine, the folder tls/before")
+
+
+@ca.command()
+@click.option("--yes", is_flag=True, help="Do not ask.")
+@asks_the_coordinator
+def cancel(asked: CoordinatorClient, yes: bool) -> None:
+    """Give the exchange up: nodes believe the next CA no more. No coordinator shows a certificate of it by then."""
+    confirm("Have nodes believe the next CA no more?", yes=yes)
+    asked.show(asked.post(AuthorityExchange, "coordinators", "ca", "cancel", body=CancelRequest()), _render)
+
+
+@ca.command()
+@click.argument("authority", metavar="FINGERPRINT")
+@click.option("--yes", is_flag=True, help="Do not ask.")
+@asks_the_coordinator
+def drop(asked: CoordinatorClient, authority: str, yes: bool) -> None:
+    """Have nodes believe another's CA no more, which was listed by --also."""
+    confirm(f"Have nodes believe {authority} no more?", yes=yes)
+    asked.show(asked.delete(AuthorityExchange, "coordinators", "ca", authority), _render)
+
+
+def _must_be_believed(exchange: AuthorityExchange, authority: str, *, despite_unconfirmed: bool) -> None:
+    """By the nodes, before it is shown to them."""
+    standings = {authority.fingerprint: authority.standing for authority in exchange.authorities}
+    if despite_unconfirmed:
+        return
+    if standings.get(authority, "other") == "other":
+        raise Failed(f"nodes are not told of {authority}: first holdfastctl coordinators ca begin", REFUSED)
+    if standings[authority] == "next" and exchange.unconfirmed:
+        waiting = [f"{member.node_id}: {member.why}" for member in exchange.unconfirmed]
+        raise Failed(
+            f"{len(waiting)} of {exchange.members} members would reach this coordinator no more; wait for them, bring "
+            "them their documents as files, take them out, or: --despite-unconfirmed",
+            REFUSED,
+            code="ca_in_use",
+            more=waiting[:20],
+        )
+
+
+def _der(file: Path) -> bytes:
+    try:
+        return pem_to_der(file.read_bytes())
+    except BadCertificateError as error:
+        raise click.UsageError(f"{file}: {error}") from None
+
+
+def _render(exchange: AuthorityExchange) -> None:
+    rows = (
+        (
+            authority.fingerprint,
+            _STANDINGS[authority.standing],
+            output.time(authority.added_at),
+            output.time(authority.not_after),
+        )
+        for authority in exchange.authorities
+    )
+    output.table(("CA", "whose", "since", "ends"), rows, nothing="nodes believe the file that they were given")
+    standings = {authority.fingerprint: _STANDINGS[authority.standing] for authority in exchange.authorities}
+    for shown in exchange.coordinators:
+        of = f"{short(shown.authority)} ({standings.get(shown.authority, 'not listed')})" if shown.authority else "?"
+        say(f"{shown.coordinator_id} shows a certificate of {of}")
+    if not any(authority.standing == "next" for authority in exchange.authorities):
+        return
+    confirmed = exchange.members - len(exchange.unconfirmed)
+    say(f"{confirmed} of {exchange.members} members have confirmed the next CA")
+    for member in exchange.unconfirmed:
+        say(f"  {member.node_id}: {member.why}")
+
+
+def _row(authority: AuthorityStanding) -> tuple[str, ...]:
+    times = output.time(authority.added_at), output.time(authority.not_after)
+    return authority.fingerprint, _STANDINGS[authority.standing], *times
