@@ -28,11 +28,11 @@ from coordinator.base.refusal import Code, Refused
 from coordinator.base.threads import in_database
 from coordinator.changes.votes import VoteCount
 from coordinator.configs.apply_cache import LastRead
-from coordinator.database import history
+from coordinator.database import history, own_entry
 from coordinator.database.database import Database
 from coordinator.database.database_fault import first_line, line_of
 from coordinator.declared import value_shapes
-from coordinator.keys import keystore, server_certificate, signing_key, tokens
+from coordinator.keys import identity, keystore, server_certificate, signing_key, tokens
 from coordinator.keys.signing_key import SigningKey, UnusableKeyError
 from coordinator.membership import ca_exchange, replicas
 from coordinator.membership.pin_sync import PinSync
@@ -51,6 +51,7 @@ from coordinator.runtime.fleet_figures import Lately
 from coordinator.runtime.maintenance import Keeper
 from coordinator.runtime.metrics import Readiness
 from coordinator.runtime.own_report import OwnReport
+from coordinator.runtime.recovering import Recovering
 from coordinator.runtime.reminder import Reminder
 from coordinator.runtime.remote_admin import Door
 from coordinator.runtime.trims import Trims
@@ -82,6 +83,7 @@ class Daemon:
     keeper: Keeper
     trims: Trims
     own_report: OwnReport
+    recovering: Recovering | None
     door: Door
     reminder: Reminder
     lately: Lately
@@ -123,6 +125,8 @@ class Daemon:
             nursery.start_soon(self.trims.note_readiness)
             nursery.start_soon(self.trims.run)
             nursery.start_soon(self.own_report.run)
+            if self.recovering is not None:
+                nursery.start_soon(self.recovering.run)
             nursery.start_soon(self.keeper.note_refused_joins)
             nursery.start_soon(self.reminder.poll)
             nursery.start_soon(self.lately.run)
@@ -230,7 +234,23 @@ def build(at: Configuration, now: Callable[[], float] = clock.now) -> Daemon:
     servers = listeners.servers(coordinator, door, readiness, reminder, lately, over, limits, probes_at=at.probes.host)
     keeper, trims = Keeper(coordinator, readiness), Trims(coordinator, readiness)
     own_report = OwnReport(coordinator, readiness, keeper)
-    return Daemon(at, coordinator, keeper, trims, own_report, door, reminder, lately, readiness, servers, over)
+    recovering = _recovering(at, coordinator, servers)
+    return Daemon(
+        at, coordinator, keeper, trims, own_report, recovering, door, reminder, lately, readiness, servers, over
+    )
+
+
+def _recovering(at: Configuration, coordinator: Coordinator, servers: dict[str, Server]) -> Recovering | None:
+    """With the listener for other coordinators, where one is wanted."""
+    if at.coordinators is None:
+        return None
+    own = identity.load(at.keys_directory, os.environ)
+    if own is None:
+        remedy = f"give this coordinator one: {own_entry.PIN}"
+        raise Refused(Code.INVALID_SETTINGS, "[listen] coordinators, and it has no identity", remedy=remedy)
+    table = PinTable([own.der])
+    servers["coordinators"] = listeners.among_coordinators(coordinator, table, own)
+    return Recovering(coordinator, own, at.coordinators, at.peers, table)
 
 
 def main() -> None:

@@ -531,6 +531,11 @@ _REQUEST: Table = {
         "This replica is without the config keys that nodes believe: it signs, admits and gives out nothing.",
         "Put them into its keys directory, then systemctl reload holdfast-coordinator; other replicas go on meanwhile.",
     ),
+    "manifest_mismatch": Explanation(
+        "While a coordinator asked another one for what the manifest's coordinators have, the manifest was another one "
+        "for the two, or moved on. Nothing was adopted.",
+        "Nothing: it is tried again by itself, within 15 seconds. If it stays, look at which database each works on.",
+    ),
     "not_in_manifest": Explanation(
         "The manifest of the cluster does not name this coordinator, or with the certificate of another identity. It "
         "changes, signs and serves nothing; nodes go to the others.",

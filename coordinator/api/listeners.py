@@ -2,6 +2,7 @@
 
 admin      the operator's Unix socket          protocol 2
 operators  the same over TLS, by remote_admin.py       protocol 2
+coordinators  each other, by identities that the manifest pins    membership/peer_recovery.py
 fleet      nodes, by pinned certificates       protocol 1
 join       who is no node yet                  protocol 1
 probes     probes and metrics                  rules J46
@@ -22,6 +23,7 @@ from coordinator.api.invitation_api import InvitationApi
 from coordinator.api.leaving_api import LeavingApi
 from coordinator.api.node_api import NodeApi
 from coordinator.api.operator_api import OperatorApi
+from coordinator.api.recover_api import RecoverApi
 from coordinator.api.replica_api import ReplicaApi
 from coordinator.api.resource_api import ResourceApi
 from coordinator.api.roster_api import RosterApi
@@ -33,6 +35,7 @@ from coordinator.runtime.remote_admin import Door
 from wire.certificate import KeyPair
 from wire.limits import ADMIN, LOCAL, ListenerLimits
 from wire.listening import hosts_of
+from wire.pins import PinTable
 from wire.routes import HttpRoute, Routes
 from wire.server import CAPACITY, Server
 from wire.shedding import Gate
@@ -97,6 +100,12 @@ def servers(
     }
     probes = ProbeRoutes(coordinator, readiness, reminder, lately, made)
     return {**made, "probes": Server("probes", probes.routes(), PlainTransport(), LOCAL, hosts=hosts_of(probes_at))}
+
+
+def among_coordinators(coordinator: Coordinator, table: PinTable, own: KeyPair) -> Server:
+    """Shows the coordinator's identity, and lets in those of the others."""
+    over = PinnedTransport(table, own, ADMIN)
+    return Server("coordinators", Routes(*RecoverApi(coordinator).routes()), over, ADMIN)
 
 
 def admin_routes(coordinator: Coordinator, door: Door, reminder: Reminder) -> list[HttpRoute]:

@@ -42,6 +42,7 @@ class Code(enum.StrEnum):
     UNTRUSTED_HISTORY = "untrusted_history"
     NO_SIGNER = "no_signer"
     NOT_IN_MANIFEST = "not_in_manifest"
+    MANIFEST_MISMATCH = "manifest_mismatch"
     CLOCK_BEHIND = "clock_behind"
     CLOCK_JUMPED = "clock_jumped"
     CONCURRENT_UPDATE = "concurrent_update"

@@ -58,6 +58,7 @@ _STATUS = {
     Code.UNTRUSTED_HISTORY: 503,
     Code.NO_SIGNER: 503,
     Code.NOT_IN_MANIFEST: 503,
+    Code.MANIFEST_MISMATCH: 409,
     Code.TIMED_OUT: 503,
 }
 

@@ -2,7 +2,8 @@
 
 coordinator_id = "coord-1"
 [database]  url
-[listen]    fleet  join  probes  admin_socket  admin  connections_per_address
+[listen]    fleet  join  probes  admin_socket  admin  coordinators  connections_per_address
+[peers]     ask
 [tls]       certificate  key
 [keys]      directory (of config-*.pem)  token
 [secrets]   value_shapes
@@ -40,8 +41,14 @@ TABLES = {
         "probes": "`host:port` for `/probe/*` and `/metrics`, without TLS.",
         "admin_socket": "The Unix socket for operators: root and the service's own user.",
         "admin": "`host:port` for operators elsewhere: TLS with the certificates that were added; or nothing.",
+        "coordinators": "`host:port` for the other coordinators of the manifest, by their identities: who lacks the mesh "
+        "key or the seed gets it there; or nothing.",
         "connections_per_address": "Connections that one address may hold at `fleet`, and at `join`; more are turned "
         "away. A node holds two or three: raise it where many nodes come from one address (NAT).",
+    },
+    "peers": {
+        "ask": "Where the other coordinators are asked, `host:port`, separated by commas; or nothing: at the hosts of "
+        "the manifest's URLs, at the port of `listen.coordinators`.",
     },
     "tls": {
         "certificate": "The chain that nodes are shown, PEM: a file, or `credential:NAME`.",
@@ -60,6 +67,8 @@ OPTIONAL: dict[tuple[str, str], str | int] = {
     ("listen", "probes"): "127.0.0.1:9465",
     ("listen", "admin_socket"): "/run/holdfast-coordinator/admin.sock",
     ("listen", "admin"): "",
+    ("listen", "coordinators"): "",
+    ("peers", "ask"): "",
     ("listen", "connections_per_address"): 256,
     ("secrets", "value_shapes"): "",
 }
@@ -89,6 +98,8 @@ class Configuration:
     probes: Address
     admin_socket: Path
     admin: Address | None
+    coordinators: Address | None
+    peers: tuple[Address, ...]
     connections_per_address: int
     certificate: str
     key: str
@@ -127,6 +138,10 @@ def parse(text: str) -> Configuration:
         probes=_address("listen.probes", listen["probes"]),
         admin_socket=Path(listen["admin_socket"]),
         admin=_address("listen.admin", listen["admin"]) if listen["admin"] else None,
+        coordinators=_address("listen.coordinators", listen["coordinators"]) if listen["coordinators"] else None,
+        peers=tuple(
+            _address("peers.ask", place.strip()) for place in _value(values, "peers", "ask").split(",") if place
+        ),
         connections_per_address=int(listen["connections_per_address"]),
         certificate=values["tls"]["certificate"],
         key=values["tls"]["key"],

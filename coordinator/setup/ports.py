@@ -21,6 +21,7 @@ class Ports:
     join: int
     probes: int
     operators: int | None = None
+    coordinators: int | None = None
 
     @classmethod
     def of(cls, bound: Bound) -> "Ports":
@@ -46,8 +47,11 @@ async def bound_to(at: Configuration) -> AsyncIterator[Bound]:
 
 def _places(at: Configuration) -> dict[str, tuple[str, Address]]:
     places = {"fleet": ("fleet", at.fleet), "join": ("join", at.join), "probes": ("probes", at.probes)}
-    further = {} if at.admin is None else {"operators": ("admin", at.admin)}
-    return {server: (f"[listen] {key}", place) for server, (key, place) in {**places, **further}.items()}
+    if at.admin is not None:
+        places["operators"] = ("admin", at.admin)
+    if at.coordinators is not None:
+        places["coordinators"] = ("coordinators", at.coordinators)
+    return {server: (f"[listen] {key}", place) for server, (key, place) in places.items()}
 
 
 def _all_of(errors: list[ListenError]) -> ListenError:

@@ -1,0 +1,167 @@
+"""What a coordinator gets from another one: the seed, its salt and the mesh key of the manifest (rules H7, H26, H27).
+
+    read_unverified   the manifest that the newest link names, believed by nobody: whom to ask in this call, and no more
+    hand_over         on the one that is asked: to a coordinator that the manifest in place names, from that one state
+    judge             on the one that asks: whether what came fits the history, of which it could read nothing before
+
+The seven steps of H27, as its client takes them: (1) `read_unverified`; (2) its pins decide whose key is trusted;
+(3) the call; and in `judge` (4) the manifest that came is that one; (5) a seed engine for this call; (6) the whole
+history verifies with it; (7) the manifest of the verified history is the one that came. Then it is adopted.
+
+What step 4 catches is a server of another state; what step 7 catches is a store that moved on, or was forged. A forged
+store with a server of its own is not caught here: the manifest's bundle is not held against root keys yet (H50).
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from coordinator.base.refusal import Code, Refused
+from coordinator.database import history, history_check, identities, object_store
+from coordinator.database.database import Database, Transaction
+from coordinator.database.history import LinkedHistory, LinkMark
+from coordinator.keys import signing_key
+from coordinator.keys.seed import BYTES, Seed
+from coordinator.keys.signing_key import SigningKey, UnusableKeyError
+from snapshot import canonical
+from wire.coordinator_messages import RecoverAnswer
+
+ROLE = "coordinator"
+AGAIN = "nothing was adopted: it is tried again by itself"
+
+
+@dataclass(frozen=True)
+class NamedPeer:
+    """Another coordinator of a manifest: `certificate` is DER."""
+
+    coordinator_id: str
+    url: str
+    certificate: bytes
+
+
+@dataclass(frozen=True)
+class UnverifiedManifest:
+    """`peers`: without the one that reads, and without those whose certificate is not known."""
+
+    content: bytes
+    mesh_key: str
+    pins: Mapping[str, str]
+    peers: tuple[NamedPeer, ...]
+
+
+@dataclass(frozen=True)
+class Secrets:
+    """What is adopted."""
+
+    seed: Seed
+    mesh_key: SigningKey = field(repr=False)
+
+
+def read_unverified(database: Database, own: str) -> UnverifiedManifest | None:
+    """None where there is no history, or it is not readable."""
+    with database.read() as transaction:
+        try:
+            content = _newest_manifest(transaction)
+        except Refused:
+            return None
+        if content is None:
+            return None
+        pins = _pins(content)
+        found = ((name, identities.find(transaction, pin)) for name, pin in pins.items() if name != own)
+        urls = {name: str(entry["url"]) for name, entry in _entries(content).items()}
+        peers = tuple(NamedPeer(name, urls[name], der) for name, der in found if der is not None)
+    return UnverifiedManifest(content, _mesh_key(content), pins, peers)
+
+
+def hand_over(
+    database: Database, asking: str, pin: str, nonce: str, seed: Seed | None, keys: Sequence[SigningKey]
+) -> RecoverAnswer:
+    """Answered from one state. `permission_denied` for whoever the manifest in place does not name by this certificate;
+    `stale_state` where this one is not ready itself.
+    """
+    if not isinstance(database.history, LinkedHistory) or seed is None:
+        raise Refused(Code.STALE_STATE, "this coordinator has no seed itself", remedy="ask another one")
+    with database.read() as transaction:
+        latest = database.history.latest(transaction)
+        database.history.check_own(transaction, latest)
+        content = history.get(transaction, history.MANIFESTS, latest.transition.manifest)
+    entry = _entries(content).get(asking, {})
+    if not pin or entry.get("certificate_sha256") != pin or entry.get("roles") != [ROLE]:
+        raise Refused(Code.PERMISSION_DENIED, f"the manifest names no coordinator {asking} with the certificate {pin}")
+    mesh_key = next((key for key in keys if key.key_id == _mesh_key(content)), None)
+    if mesh_key is None:
+        raise Refused(Code.STALE_STATE, "this coordinator has no mesh key of the manifest itself", remedy="ask another")
+    return RecoverAnswer(nonce, seed.seed, seed.salt, mesh_key.to_pem(), content)
+
+
+def note(database: Database, asking: str, pin: str, *, now: float) -> None:
+    """In the audit log of the one that hands over, before it does."""
+    with database.record(now=now) as transaction:
+        transaction.audit("coordinator.recover", asking, None, {"certificate_sha256": pin})
+
+
+def judge(database: Database, tried: UnverifiedManifest, nonce: str, received: RecoverAnswer) -> Secrets:
+    """Steps 4 to 7. `database`: without a history of its own, for this call alone. `manifest_mismatch`,
+    `untrusted_history`, `bad_request`: nothing is adopted then.
+    """
+    if received.nonce != nonce:
+        raise Refused(Code.BAD_REQUEST, "the answer is of another exchange", remedy=AGAIN)
+    if received.manifest != tried.content:  # 4
+        raise Refused(Code.MANIFEST_MISMATCH, "the peer is of another manifest than the store", remedy=AGAIN)
+    seed = _read_seed(received)  # 5
+    database.history = LinkedHistory(seed.history_key)
+    if _verify(database) != received.manifest:  # 6, 7
+        raise Refused(Code.MANIFEST_MISMATCH, "the history has moved on to another manifest", remedy=AGAIN)
+    return Secrets(seed, _read_mesh_key(received, tried.mesh_key))
+
+
+def _verify(database: Database) -> bytes:
+    """The manifest of the newest link, once every link that is kept follows."""
+    at = LinkMark()
+    while (after := history_check.walk(database, at)) != at:
+        at = after
+    with database.read() as transaction:
+        if not isinstance(database.history, LinkedHistory):
+            raise AssertionError("it was set a moment ago")
+        latest = database.history.latest(transaction)
+        return history.get(transaction, history.MANIFESTS, latest.transition.manifest)
+
+
+def _read_seed(received: RecoverAnswer) -> Seed:
+    for name, value in (("seed", received.seed), ("salt", received.salt)):
+        if len(value) != BYTES or value == bytes(BYTES):
+            raise Refused(Code.BAD_REQUEST, f"the {name} that came is not {BYTES} random bytes", remedy=AGAIN)
+    return Seed(received.seed, received.salt)
+
+
+def _read_mesh_key(received: RecoverAnswer, wanted: str) -> SigningKey:
+    try:
+        key = signing_key.from_pem(received.mesh_key, name="the mesh key that came")
+    except UnusableKeyError as error:
+        raise Refused(Code.BAD_REQUEST, str(error), remedy=AGAIN) from None
+    if key.key_id != wanted:
+        raise Refused(Code.BAD_REQUEST, "the key that came is not the mesh key of the manifest", remedy=AGAIN)
+    return key
+
+
+def _newest_manifest(transaction: Transaction) -> bytes | None:
+    pointer = object_store.pointer(transaction, history.LATEST)
+    if pointer is None:
+        return None
+    transition = history.parse_transition(history.get(transaction, history.TRANSITIONS, pointer.value))
+    return history.get(transaction, history.MANIFESTS, transition.manifest)
+
+
+def _pins(content: bytes) -> dict[str, str]:
+    return {name: str(entry.get("certificate_sha256")) for name, entry in _entries(content).items()}
+
+
+def _mesh_key(content: bytes) -> str:
+    value = canonical.loads(content)
+    return str(value.get("mesh_key", "")) if isinstance(value, dict) else ""
+
+
+def _entries(content: bytes) -> Mapping[str, Mapping[str, object]]:
+    value = canonical.loads(content)
+    entries = value.get("coordinators") if isinstance(value, dict) else None
+    found = entries if isinstance(entries, dict) else {}
+    return {name: entry for name, entry in found.items() if isinstance(entry, dict)}

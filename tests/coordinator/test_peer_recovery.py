@@ -1,0 +1,261 @@
+"""A coordinator gets the seed and the mesh key from another one, and from nobody else (rules H7, H26, H27, H30, H44,
+H46, H47).
+"""
+
+import os
+import stat
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from sqlalchemy import delete, update
+
+from coordinator.base.refusal import Code, Refused
+from coordinator.database import identities, schema
+from coordinator.database.cluster_state import Founding
+from coordinator.database.database import Database
+from coordinator.database.history import LinkedHistory
+from coordinator.database.own_entry import OwnEntry
+from coordinator.keys import identity, keystore, signer, signing_key
+from coordinator.keys import seed as seeds
+from coordinator.keys.seed import Seed
+from coordinator.keys.signing_key import SigningKey
+from coordinator.membership import peer_recovery, replicas
+from coordinator.membership.peer_recovery import Secrets, UnverifiedManifest
+from coordinator.setup import begin_history, pin_identity
+from coordinator.setup.opening import with_history
+from tests.coordinator.daemon import running
+from tests.coordinator.founding import Founded
+from tests.coordinator.sets import FIRST, SECOND, THIRD, Coordinators
+from wire.certificate import fingerprint
+from wire.coordinator_messages import RecoverAnswer, RecoverRequest
+from wire.messages import BadMessageError
+
+NONCE = "ab" * 32
+
+
+@pytest.fixture
+def at(tmp_path: Path, database_url: str) -> Iterator[Coordinators]:
+    made = Coordinators(tmp_path, database_url)
+    yield made
+    made.database.close()
+
+
+def pin_of(at: Coordinators, name: str) -> str:
+    return replicas.identity_of(at.database, name)
+
+
+def hand_over(at: Coordinators, name: str = SECOND, pin: str | None = None, keys: int = 1) -> RecoverAnswer:
+    held = keystore.config_keys(at.keys, {})[:keys]
+    seed = seeds.load(at.keys, {})
+    return peer_recovery.hand_over(at.database, name, pin_of(at, SECOND) if pin is None else pin, NONCE, seed, held)
+
+
+def tried(at: Coordinators) -> UnverifiedManifest:
+    found = peer_recovery.read_unverified(at.database, SECOND)
+    assert found is not None
+    return found
+
+
+def judge(at: Coordinators, manifest: UnverifiedManifest, received: RecoverAnswer, nonce: str = NONCE) -> Secrets:
+    beside = Database(at.database.url)
+    try:
+        return peer_recovery.judge(beside, manifest, nonce, received)
+    finally:
+        beside.close()
+
+
+def refused(call: Callable[[], object], code: Code) -> str:
+    with pytest.raises(Refused) as caught:
+        call()
+    assert caught.value.code is code, caught.value
+    return caught.value.detail
+
+
+def outside(at: Coordinators, *statements: object) -> None:
+    at.database.is_tampered = True
+    with at.database.engine.begin() as connection:
+        for statement in statements:
+            connection.execute(statement)
+
+
+# ---- who is asked
+
+
+def test_a_coordinator_of_the_manifest_is_given_all_of_it(at: Coordinators) -> None:
+    found = judge(at, tried(at), hand_over(at))
+    assert found.seed == seeds.load(at.keys, {})
+    assert found.mesh_key.key_id == tried(at).mesh_key == keystore.config_keys(at.keys, {})[0].key_id
+    assert "PRIVATE" not in repr(found) + repr(hand_over(at))
+    assert found.seed.seed.hex() not in repr(found)
+
+
+@pytest.mark.parametrize("name", ["coord-9", THIRD, FIRST])
+def test_whom_the_manifest_does_not_name_so_is_given_nothing(at: Coordinators, name: str) -> None:
+    """Not in it, or by another certificate than the one that was shown"""
+    assert "names no coordinator" in refused(lambda: hand_over(at, name, pin_of(at, SECOND)), Code.PERMISSION_DENIED)
+    refused(lambda: hand_over(at, SECOND, ""), Code.PERMISSION_DENIED)
+
+
+def test_who_was_taken_away_is_given_nothing(at: Coordinators) -> None:
+    """Though an older manifest names it"""
+    pin = pin_of(at, SECOND)
+    hand_over(at)
+    replicas.remove(at.database, SECOND, answering=FIRST, actor="root", now=at.now)
+    refused(lambda: hand_over(at, SECOND, pin), Code.PERMISSION_DENIED)
+
+
+def test_one_that_is_not_ready_itself_sends_nothing(at: Coordinators) -> None:
+    """rules H46: without the mesh key of the manifest, without the seed, or taken away"""
+    refused(lambda: hand_over(at, keys=0), Code.STALE_STATE)
+    kept = at.database.history
+    at.database.history = None
+    refused(lambda: hand_over(at), Code.STALE_STATE)
+    at.database.history = LinkedHistory(kept.key, OwnEntry("coord-9", ""))
+    refused(lambda: hand_over(at), Code.NOT_IN_MANIFEST)
+
+
+# ---- who asks
+
+
+def test_a_server_of_another_manifest_is_found_in_step_4(at: Coordinators) -> None:
+    """rules H44"""
+    received = hand_over(at)
+    replicas.pin(at.database, THIRD, "sha256:" + "cd" * 32, actor="root", now=at.now)
+    assert "peer is of another" in refused(lambda: judge(at, tried(at), received), Code.MANIFEST_MISMATCH)
+    judge(at, tried(at), hand_over(at))
+
+
+def test_a_store_that_moves_on_meanwhile_is_found_in_step_7(at: Coordinators) -> None:
+    """rules H44"""
+    before, received = tried(at), hand_over(at)
+    replicas.pin(at.database, THIRD, "sha256:" + "cd" * 32, actor="root", now=at.now)
+    assert "has moved on" in refused(lambda: judge(at, before, received), Code.MANIFEST_MISMATCH)
+
+
+def test_a_history_that_does_not_verify_with_what_came_is_not_believed(at: Coordinators) -> None:
+    """Another seed, a hole, a fork; and a changed object"""
+    received = hand_over(at)
+    other = Seed.generate()
+    forged = replace(received, seed=other.seed, salt=other.salt)
+    refused(lambda: judge(at, tried(at), forged), Code.UNTRUSTED_HISTORY)
+    table = schema.transitions
+    with at.database.engine.connect() as connection:
+        rows = connection.execute(table.select().order_by(table.c.number)).all()
+    hole = table.c.number == rows[1].number
+    outside(at, delete(table).where(hole))
+    refused(lambda: judge(at, tried(at), received), Code.UNTRUSTED_HISTORY)
+    outside(at, table.insert().values(number=rows[1].number, transition=rows[0].transition))
+    refused(lambda: judge(at, tried(at), received), Code.UNTRUSTED_HISTORY)
+    outside(at, update(table).where(hole).values(transition=rows[1].transition))
+    judge(at, tried(at), received)
+    fork = LinkedHistory(other.history_key).sign("prod", rows[-1].transition)
+    outside(at, update(schema.pointers).values(fork._asdict()))
+    refused(lambda: judge(at, tried(at), received), Code.UNTRUSTED_HISTORY)
+
+
+@pytest.mark.parametrize(
+    ("members", "why"),
+    [
+        ({"seed": b""}, "seed"),
+        ({"seed": b"\x01" * 31}, "seed"),
+        ({"salt": bytes(32)}, "salt"),
+        ({"mesh_key": b"key"}, "mesh key"),
+        ({"mesh_key": SigningKey.generate().to_pem()}, "not the mesh key"),
+        ({"nonce": "cd" * 32}, "another exchange"),
+    ],
+)
+def test_what_is_short_or_of_another_exchange_is_refused(tmp_path: Path, members: dict[str, bytes], why: str) -> None:
+    """rules H30, H47"""
+    at = Coordinators(tmp_path, f"sqlite:///{tmp_path}/state.db")
+    try:
+        received = replace(hand_over(at), **members)
+        assert why in refused(lambda: judge(at, tried(at), received), Code.BAD_REQUEST)
+    finally:
+        at.database.close()
+
+
+def test_a_message_has_each_member_and_no_other() -> None:
+    """rules H30"""
+    assert RecoverRequest.parse(RecoverRequest(NONCE).to_bytes()).nonce == NONCE
+    for body in (b"{}", b'{"nonce":"ab"}', b'{"nonce":"' + NONCE.encode() + b'","more":1}'):
+        with pytest.raises(BadMessageError):
+            RecoverRequest.parse(body)
+    with pytest.raises(BadMessageError, match="lacks"):
+        RecoverAnswer.parse(b'{"nonce":"' + NONCE.encode() + b'"}')
+
+
+# ---- two of them
+
+
+@pytest.fixture
+def pair(tmp_path: Path, postgresql_url: str) -> tuple[Founded, Founded]:
+    """The second one has an identity, a token key and a certificate, and neither the seed nor a config key."""
+    (tmp_path / "one").mkdir()
+    listen = 'coordinators = "127.0.0.1:0"'
+    one = Founded(tmp_path / "one", postgresql_url, settings="store_polling_s = 1", listen=listen)
+    begin_history.begin(one.configuration(), anew=False, actor="root", now=one.now)
+    pin_identity.pin(one.configuration(), anew=False, actor="root", now=one.now)
+    folder = tmp_path / "two"
+    (folder / "keys").mkdir(parents=True, mode=0o700)
+    for name in ("ca.pem", "server.crt", "server.key"):
+        (folder / name).symlink_to(one.folder / name)
+    token_key, own = SigningKey.generate(), identity.generate("coord-2", one.now)
+    signing_key.write_file(folder / "token.pem", token_key)
+    (folder / "keys" / identity.FILE).write_bytes(identity.to_bytes(own))
+    (folder / "keys" / identity.FILE).chmod(0o600)
+    two = object.__new__(Founded)
+    two.__dict__.update(one.__dict__, folder=folder, coordinator_id="coord-2")
+    database = with_history(Database(postgresql_url), one.folder / "keys")
+    shown = signer.content_hash(one.certificate.der)
+    founding = Founding("prod", "coord-2", "https://localhost:7444", shown, token_key.public_key, identity.pin_of(own))
+    replicas.add(database, founding, actor="root", now=one.now)
+    database.close()
+    return one, two
+
+
+async def test_a_further_coordinator_becomes_ready_and_nobody_carried_a_secret(pair: tuple[Founded, Founded]) -> None:
+    """rules H1, H25, H28: neither ready nor able to change anything before; both afterwards"""
+    one, two = pair
+    async with running(one) as first:
+        two.settings += f'\n[peers]\nask = "127.0.0.1:{first.ports.coordinators}"'
+        async with running(two) as other:
+            keys, recovering = two.folder / "keys", other.daemon.recovering
+            await other.daemon.keeper.look()
+            assert (await other.probe("/probe/readiness"))[0] == 503
+            assert not await recovering.attempt()  # the first one has not met it yet: its TLS lets nobody in
+            assert not (keys / seeds.FILE).exists()
+            assert await first.daemon.recovering.attempt()
+            assert await recovering.attempt()
+            assert (keys / seeds.FILE).read_bytes() == (one.folder / "keys" / seeds.FILE).read_bytes()
+            assert {stat.S_IMODE(os.stat(path).st_mode) for path in keys.iterdir()} == {0o600}
+            (key,) = keystore.config_keys(keys, {})
+            assert key.key_id == one.config.key_id
+            await other.daemon.keeper.look()
+            assert (await other.probe("/probe/readiness"))[0] == 200
+            await other.ask("POST", "/v1/allowlist/node-b", {})
+            assert (await other.ask("GET", "/v1/audit/verify"))["faults"] == []
+            rows = (await other.ask("GET", "/v1/audit"))["entries"]
+            assert [row["subject"] for row in rows if row["action"] == "coordinator.recover"] == ["coord-2"]
+            replicas.remove(
+                first.daemon.coordinator.database, "coord-2", answering="coord-1", actor="root", now=one.now
+            )
+            (keys / keystore.file_name("config", key)).unlink()
+            other.daemon.coordinator.publisher.sign_with(())
+            assert await recovering.attempt()  # it is not named, so it asks nobody
+            assert keystore.config_keys(keys, {}) == ()
+
+
+async def test_a_stranger_and_one_that_was_taken_away_are_not_let_in(pair: tuple[Founded, Founded]) -> None:
+    one, two = pair
+    async with running(one) as first:
+        database = first.daemon.coordinator.database
+        own = identity.load(two.folder / "keys", {})
+        identities.publish(database, own.der, now=one.now)
+        await first.daemon.recovering.attempt()
+        table = first.daemon.recovering._table
+        assert {pin.fingerprint for pin in table} == {fingerprint(own.der)}
+        replicas.remove(database, "coord-2", answering="coord-1", actor="root", now=one.now)
+        await first.daemon.recovering.attempt()
+        assert not list(table)
