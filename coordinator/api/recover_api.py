@@ -33,8 +33,7 @@ class RecoverApi:
         if not isinstance(peer, TlsPeer):
             raise HttpError(403, Code.PERMISSION_DENIED.value, "only coordinators may ask here")
         try:
-            if at.standstill.why:  # before anything is sent
-                raise Refused(Code.STALE_STATE, at.standstill.why)
+            self._check_ready()
             asked = await message_of(request, RecoverRequest)
             seed = await in_library(seeds.load, at.keys_directory, os.environ)
             hand_over = partial(peer_recovery.hand_over, at.database, peer.node_id, peer.fingerprint, asked.nonce)
@@ -47,3 +46,8 @@ class RecoverApi:
             raise unavailable(error) from error
         log.info("secrets of the manifest handed over", coordinator=peer.node_id)
         return Response.json(answer.to_value())
+
+    def _check_ready(self) -> None:
+        """Before anything is read or sent (rules H46)."""
+        if self._at.standstill.why:
+            raise Refused(Code.STALE_STATE, self._at.standstill.why)

@@ -50,6 +50,14 @@ def load(directory: Path | None, environment: Mapping[str, str]) -> KeyPair | No
     return None if found is None else parse(found[1], name=str(found[0]))
 
 
+def find(directory: Path | None, environment: Mapping[str, str]) -> Path:
+    """Where it lies. UnusableKeyError where it is in neither."""
+    found = private_file.find(FILE, directory, environment)
+    if found is None:
+        raise UnusableKeyError(f"{FILE}: it is not here any more")
+    return found[0]
+
+
 def pin_of(identity: KeyPair | None) -> str:
     """`sha256:` and the hash of its certificate; nothing where there is none."""
     return "" if identity is None else fingerprint(identity.der)

@@ -25,7 +25,7 @@ from coordinator.keys import identity, keystore
 from coordinator.keys import seed as seeds
 from coordinator.keys.acting import as_owner_of
 from coordinator.keys.atomic_files import plain_file
-from coordinator.keys.signing_key import SigningKey
+from coordinator.keys.signing_key import SigningKey, UnusableKeyError
 from coordinator.membership import peer_recovery
 from coordinator.membership.peer_recovery import NamedPeer, Secrets, UnverifiedManifest
 from coordinator.runtime.context import Coordinator
@@ -121,7 +121,7 @@ class Recovering:
             received = await self._ask(peer, place, nonce)  # 2, 3
             found = await in_library(_judge, self._at.database, tried, nonce, received)  # 4 to 7
             keys = await in_database(_keep, self._at.keys_directory, found)
-        except (ClientError, BadMessageError, Refused, SQLAlchemyError, OSError) as error:
+        except (ClientError, BadMessageError, UnusableKeyError, Refused, SQLAlchemyError, OSError) as error:
             reason = line_of(error) if isinstance(error, SQLAlchemyError) else str(error)
             log.warning("not recovered from a peer", coordinator=peer.coordinator_id, place=str(place), reason=reason)
             return False
@@ -130,7 +130,7 @@ class Recovering:
         return True
 
     async def _ask(self, peer: NamedPeer, place: Endpoint, nonce: str) -> RecoverAnswer:
-        file = self._at.keys_directory / identity.FILE
+        file = identity.find(self._at.keys_directory, os.environ)
         connector = HttpsConnector.to_node([peer.certificate], TlsIdentity(file, file))
         client = HttpClient(connector, DEADLINES)
         try:

@@ -41,8 +41,8 @@ TABLES = {
         "probes": "`host:port` for `/probe/*` and `/metrics`, without TLS.",
         "admin_socket": "The Unix socket for operators: root and the service's own user.",
         "admin": "`host:port` for operators elsewhere: TLS with the certificates that were added; or nothing.",
-        "coordinators": "`host:port` for the other coordinators of the manifest, by their identities: who lacks the mesh "
-        "key or the seed gets it there; or nothing.",
+        "coordinators": "`host:port` for the other coordinators of the manifest, by their identities: who lacks the "
+        "mesh key or the seed gets it there; or nothing.",
         "connections_per_address": "Connections that one address may hold at `fleet`, and at `join`; more are turned "
         "away. A node holds two or three: raise it where many nodes come from one address (NAT).",
     },
@@ -130,6 +130,7 @@ def parse(text: str) -> Configuration:
     if problems:
         raise _wrong(problems)
     listen = {name: _value(values, "listen", name) for name in TABLES["listen"]}
+    peers = _value(values, "peers", "ask")
     return Configuration(
         coordinator_id=values["coordinator_id"],
         database_url=values["database"]["url"],
@@ -139,9 +140,7 @@ def parse(text: str) -> Configuration:
         admin_socket=Path(listen["admin_socket"]),
         admin=_address("listen.admin", listen["admin"]) if listen["admin"] else None,
         coordinators=_address("listen.coordinators", listen["coordinators"]) if listen["coordinators"] else None,
-        peers=tuple(
-            _address("peers.ask", place.strip()) for place in _value(values, "peers", "ask").split(",") if place
-        ),
+        peers=tuple(_address("peers.ask", place.strip()) for place in peers.split(",") if place),
         connections_per_address=int(listen["connections_per_address"]),
         certificate=values["tls"]["certificate"],
         key=values["tls"]["key"],

@@ -2,7 +2,6 @@
 H46, H47).
 """
 
-import os
 import stat
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -229,7 +228,7 @@ async def test_a_further_coordinator_becomes_ready_and_nobody_carried_a_secret(p
             assert await first.daemon.recovering.attempt()
             assert await recovering.attempt()
             assert (keys / seeds.FILE).read_bytes() == (one.folder / "keys" / seeds.FILE).read_bytes()
-            assert {stat.S_IMODE(os.stat(path).st_mode) for path in keys.iterdir()} == {0o600}
+            assert {stat.S_IMODE(path.stat().st_mode) for path in keys.iterdir()} == {0o600}
             (key,) = keystore.config_keys(keys, {})
             assert key.key_id == one.config.key_id
             await other.daemon.keeper.look()
