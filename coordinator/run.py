@@ -60,6 +60,7 @@ from coordinator.setup.configuration import Configuration, file_of
 from coordinator.setup.opening import open_as_coordinator
 from coordinator.setup.ports import Ports, bound_to
 from wire.certificate import BadCertificateError, Certificate, KeyPair, fingerprint
+from wire.endpoint import Endpoint
 from wire.limits import JOIN, REMOTE
 from wire.listening import ListenError
 from wire.logs import last_words, log, set_up_logging
@@ -249,8 +250,9 @@ def _recovering(at: Configuration, coordinator: Coordinator, servers: dict[str, 
         remedy = f"give this coordinator one: {own_entry.PIN}"
         raise Refused(Code.INVALID_SETTINGS, "[listen] coordinators, and it has no identity", remedy=remedy)
     table = PinTable([own.der])
+    asked = tuple(Endpoint(place.host, place.port, configured=True) for place in at.peers)
     servers["coordinators"] = listeners.among_coordinators(coordinator, table, own)
-    return Recovering(coordinator, own, at.coordinators, at.peers, table)
+    return Recovering(coordinator, own, at.coordinators.port, asked, table)
 
 
 def main() -> None:

@@ -105,7 +105,7 @@ def servers(
 def among_coordinators(coordinator: Coordinator, table: PinTable, own: KeyPair) -> Server:
     """Shows the coordinator's identity, and lets in those of the others."""
     over = PinnedTransport(table, own, ADMIN)
-    return Server("coordinators", Routes(*RecoverApi(coordinator).routes()), over, ADMIN)
+    return Server("coordinators", RecoverApi(coordinator).peer_routes(), over, ADMIN)
 
 
 def admin_routes(coordinator: Coordinator, door: Door, reminder: Reminder) -> list[HttpRoute]:

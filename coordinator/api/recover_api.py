@@ -18,15 +18,15 @@ from wire.coordinator_messages import PATH, RecoverRequest
 from wire.logs import log
 from wire.peer import TlsPeer
 from wire.request import HttpError, Request, Response
-from wire.routes import HttpRoute
+from wire.routes import HttpRoute, Routes
 
 
 class RecoverApi:
     def __init__(self, coordinator: Coordinator) -> None:
         self._at = coordinator
 
-    def routes(self) -> tuple[HttpRoute, ...]:
-        return (HttpRoute("POST", PATH, self.recover),)
+    def peer_routes(self) -> Routes:
+        return Routes(HttpRoute("POST", PATH, self.recover))
 
     async def recover(self, request: Request) -> Response:
         at, peer = self._at, request.peer

@@ -16,7 +16,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from coordinator.base.refusal import Code, Refused
-from coordinator.database import history, history_check, identities, object_store
+from coordinator.database import history, history_check, object_store
 from coordinator.database.database import Database, Transaction
 from coordinator.database.history import LinkedHistory, LinkMark
 from coordinator.keys import signing_key
@@ -26,6 +26,7 @@ from snapshot import canonical
 from wire.coordinator_messages import RecoverAnswer
 
 ROLE = "coordinator"
+IDENTITIES = "identities"
 AGAIN = "nothing was adopted: it is tried again by itself"
 
 
@@ -56,6 +57,14 @@ class Secrets:
     mesh_key: SigningKey = field(repr=False)
 
 
+def publish(database: Database, der: bytes, *, now: float) -> None:
+    """The certificate of an identity, as an object under the hash that the manifest pins: nobody has to be believed for
+    it. No authority, and no link of the history; again is the same.
+    """
+    with database.record(now=now) as transaction:
+        object_store.put_all(transaction, IDENTITIES, [der])
+
+
 def read_unverified(database: Database, own: str) -> UnverifiedManifest | None:
     """None where there is no history, or it is not readable."""
     with database.read() as transaction:
@@ -66,7 +75,7 @@ def read_unverified(database: Database, own: str) -> UnverifiedManifest | None:
         if content is None:
             return None
         pins = _pins(content)
-        found = ((name, identities.find(transaction, pin)) for name, pin in pins.items() if name != own)
+        found = ((name, _find_certificate(transaction, pin)) for name, pin in pins.items() if name != own)
         urls = {name: str(entry["url"]) for name, entry in _entries(content).items()}
         peers = tuple(NamedPeer(name, urls[name], der) for name, der in found if der is not None)
     return UnverifiedManifest(content, _mesh_key(content), pins, peers)
@@ -141,6 +150,14 @@ def _read_mesh_key(received: RecoverAnswer, wanted: str) -> SigningKey:
     if key.key_id != wanted:
         raise Refused(Code.BAD_REQUEST, "the key that came is not the mesh key of the manifest", remedy=AGAIN)
     return key
+
+
+def _find_certificate(transaction: Transaction, pin: str) -> bytes | None:
+    """None where its coordinator has put none there."""
+    try:
+        return object_store.get(transaction, f"{IDENTITIES}/{pin.removeprefix('sha256:')}")
+    except Refused:
+        return None
 
 
 def _newest_manifest(transaction: Transaction) -> bytes | None:

@@ -16,7 +16,6 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from coordinator.base.refusal import Code, Refused
 from coordinator.base.threads import in_database, in_library
-from coordinator.database import identities
 from coordinator.database.database import Database
 from coordinator.database.database_fault import line_of
 from coordinator.database.history import LinkedHistory
@@ -29,7 +28,6 @@ from coordinator.keys.signing_key import SigningKey, UnusableKeyError
 from coordinator.membership import peer_recovery
 from coordinator.membership.peer_recovery import NamedPeer, Secrets, UnverifiedManifest
 from coordinator.runtime.context import Coordinator
-from coordinator.setup.configuration import Address
 from snapshot.bundle import CONFIG
 from wire.certificate import KeyPair
 from wire.client import Call, ClientError, Deadlines, HttpClient, HttpsConnector
@@ -46,16 +44,16 @@ DEADLINES = Deadlines(connect_s=5, first_byte_s=10, silence_s=10, rate_from_s=10
 
 
 class Recovering:
-    """`asked`: where peers are asked, or none for the hosts of the manifest, at the port of `listen`. `table`: who may
+    """`asked`: where peers are asked, or none for the hosts of the manifest, at this port. `table`: who may
     ask here.
     """
 
     def __init__(
-        self, coordinator: Coordinator, own: KeyPair, listen: Address, asked: tuple[Address, ...], table: PinTable
+        self, coordinator: Coordinator, own: KeyPair, port: int, asked: tuple[Endpoint, ...], table: PinTable
     ) -> None:
         self._at = coordinator
         self._own = own
-        self._listen = listen
+        self._port = port
         self._asked = asked
         self._table = table
         self._is_published = False
@@ -91,7 +89,7 @@ class Recovering:
         """Once: who is to be asked by others, or asks them, must be known by more than a hash."""
         at = self._at
         if not self._is_published:
-            await in_database(partial(identities.publish, at.database, self._own.der, now=at.now()))
+            await in_database(partial(peer_recovery.publish, at.database, self._own.der, now=at.now()))
             self._is_published = True
 
     def _admit(self, tried: UnverifiedManifest) -> None:
@@ -109,8 +107,7 @@ class Recovering:
         """The pin says who answers, so each place may be asked for each of them."""
         try:
             host = Endpoint.parse(peer.url, configured=True).host
-            places = self._asked or (Address(host, self._listen.port),)
-            yield from (Endpoint(place.host, place.port, configured=True) for place in places)
+            yield from self._asked or (Endpoint(host, self._port, configured=True),)
         except BadEndpointError as error:
             log.warning("a coordinator is not asked", coordinator=peer.coordinator_id, reason=str(error))
 

@@ -11,7 +11,7 @@ import pytest
 from sqlalchemy import delete, update
 
 from coordinator.base.refusal import Code, Refused
-from coordinator.database import identities, schema
+from coordinator.database import schema
 from coordinator.database.cluster_state import Founding
 from coordinator.database.database import Database
 from coordinator.database.history import LinkedHistory
@@ -251,7 +251,7 @@ async def test_a_stranger_and_one_that_was_taken_away_are_not_let_in(pair: tuple
     async with running(one) as first:
         database = first.daemon.coordinator.database
         own = identity.load(two.folder / "keys", {})
-        identities.publish(database, own.der, now=one.now)
+        peer_recovery.publish(database, own.der, now=one.now)
         await first.daemon.recovering.attempt()
         table = first.daemon.recovering._table
         assert {pin.fingerprint for pin in table} == {fingerprint(own.der)}
