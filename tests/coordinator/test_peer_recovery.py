@@ -215,7 +215,7 @@ def pair(tmp_path: Path, postgresql_url: str) -> tuple[Founded, Founded]:
 
 
 async def test_a_further_coordinator_becomes_ready_and_nobody_carried_a_secret(pair: tuple[Founded, Founded]) -> None:
-    """rules H1, H25, H28: neither ready nor able to change anything before; both afterwards"""
+    """rules H25: neither ready nor able to change anything before; both afterwards"""
     one, two = pair
     async with running(one) as first:
         two.settings += f'\n[peers]\nask = "127.0.0.1:{first.ports.coordinators}"'
