@@ -13,8 +13,8 @@ from coordinator.base.refusal import Code, Refused
 from coordinator.base.threads import in_database, in_library
 from coordinator.keys import seed as seeds
 from coordinator.membership import peer_recovery
+from coordinator.membership.recover_messages import PATH, RecoverRequest
 from coordinator.runtime.context import Coordinator, to_peer, unavailable
-from wire.coordinator_messages import PATH, RecoverRequest
 from wire.logs import log
 from wire.peer import TlsPeer
 from wire.request import HttpError, Request, Response

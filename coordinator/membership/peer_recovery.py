@@ -22,8 +22,8 @@ from coordinator.database.history import LinkedHistory, LinkMark
 from coordinator.keys import signing_key
 from coordinator.keys.seed import BYTES, Seed
 from coordinator.keys.signing_key import SigningKey, UnusableKeyError
+from coordinator.membership.recover_messages import RecoverAnswer
 from snapshot import canonical
-from wire.coordinator_messages import RecoverAnswer
 
 ROLE = "coordinator"
 IDENTITIES = "identities"

@@ -27,11 +27,11 @@ from coordinator.keys.atomic_files import plain_file
 from coordinator.keys.signing_key import SigningKey, UnusableKeyError
 from coordinator.membership import peer_recovery
 from coordinator.membership.peer_recovery import NamedPeer, Secrets, UnverifiedManifest
+from coordinator.membership.recover_messages import ANSWER_BYTES, NONCE_DIGITS, PATH, RecoverAnswer, RecoverRequest
 from coordinator.runtime.context import Coordinator
 from snapshot.bundle import CONFIG
 from wire.certificate import KeyPair
 from wire.client import Call, ClientError, Deadlines, HttpClient, HttpsConnector
-from wire.coordinator_messages import ANSWER_BYTES, NONCE_DIGITS, PATH, RecoverAnswer, RecoverRequest
 from wire.endpoint import BadEndpointError, Endpoint
 from wire.logs import log
 from wire.messages import BadMessageError

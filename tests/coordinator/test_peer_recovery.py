@@ -22,13 +22,13 @@ from coordinator.keys.seed import Seed
 from coordinator.keys.signing_key import SigningKey
 from coordinator.membership import peer_recovery, replicas
 from coordinator.membership.peer_recovery import Secrets, UnverifiedManifest
+from coordinator.membership.recover_messages import RecoverAnswer, RecoverRequest
 from coordinator.setup import begin_history, pin_identity
 from coordinator.setup.opening import with_history
 from tests.coordinator.daemon import running
 from tests.coordinator.founding import Founded
 from tests.coordinator.sets import FIRST, SECOND, THIRD, Coordinators
 from wire.certificate import fingerprint
-from wire.coordinator_messages import RecoverAnswer, RecoverRequest
 from wire.messages import BadMessageError
 
 NONCE = "ab" * 32
