@@ -93,7 +93,7 @@ class CoordinatorServer:
     def __post_init__(self) -> None:
         made_at = time.time()
         self.authority = authority = self.authority or make_authority("test CA", made_at)
-        self.shown = issue_server(authority, ["127.0.0.1", "localhost"], made_at)
+        self.shown = issue_server(authority, ["127.0.0.1", "localhost", "coordinator.invalid"], made_at)
         self.ca_file = self.folder / "ca.pem"
         self.ca_file.write_bytes(authority.certificate_pem)
         self.fingerprint = fingerprint(self.shown.der)
@@ -237,7 +237,7 @@ class CoordinatorServer:
 
     async def show_certificate_of(self, authority: KeyPair) -> None:
         """From the next handshakes on."""
-        self.shown = issue_server(authority, ["127.0.0.1", "localhost"], time.time())
+        self.shown = issue_server(authority, ["127.0.0.1", "localhost", "coordinator.invalid"], time.time())
         self.fingerprint = fingerprint(self.shown.der)
         pinned, open_to_all = self._transports
         open_to_all.show(self.shown)
