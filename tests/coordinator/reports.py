@@ -3,6 +3,7 @@
 from coordinator.reports import heartbeat_form
 from coordinator.reports.heartbeat_form import ReceivedHeartbeat
 from snapshot import canonical
+from snapshot.extension import FEATURES
 
 
 def mark(version: int, *, epoch: int = 1, content: str = "ab") -> dict[str, object]:
@@ -50,7 +51,7 @@ def value(node_id: str = "node-a", versions: dict[str, int] | None = None, **oth
         "head": {"generation": 2, "authority_epoch": 1, "age_s": 3, "grade": "fresh"},
         "scopes": scopes,
         "trust_bundle_version": 1,
-        "features": ["candidates", "config"],
+        "features": list(FEATURES),
         "counters": {"rejections": 0},
         "journal": [],
         **other,
