@@ -127,6 +127,8 @@ probes = "{given["listen_probes"]}"
 # Operators: here by the Unix socket, and from elsewhere over TLS (empty: nobody).
 admin_socket = "{Path(str(given["admin_socket"])).absolute()}"
 admin = "{given["listen_admin"]}"
+# The other coordinators of the manifest, by their identities (host:port; empty: nobody).
+coordinators = ""
 
 [tls]
 certificate = "{state}/tls/server.pem"

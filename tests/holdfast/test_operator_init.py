@@ -65,7 +65,7 @@ def test_every_listener_stands_in_what_it_writes(lab: Lab) -> None:
     assert written == {
         "fleet": "0.0.0.0:7443",
         "join": "0.0.0.0:7444",
-        **{name: OPTIONAL["listen", name] for name in ("probes", "admin_socket", "admin")},
+        **{name: OPTIONAL["listen", name] for name in ("probes", "admin_socket", "admin", "coordinators")},
     }
     assert set(TABLES["listen"]) - set(written) == {"connections_per_address"}
 
