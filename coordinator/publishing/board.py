@@ -8,18 +8,32 @@ from dataclasses import dataclass
 
 import trio
 
+from coordinator.replicas.generations import repeats
+
 Pair = tuple[int, int]  # (authority_epoch, generation)
 MOST_HEADS = 20_000
 
 
 @dataclass(frozen=True, slots=True)
 class News:
-    """A head, ready to be sent, and the ids of what it lists and announces. `refresh_after` in Unix seconds."""
+    """A head, ready to be sent, and the ids of what it lists and announces. `refresh_after` in Unix seconds. `first`:
+    the head in the database, where this one is that one signed again (replicas/signed_again.py).
+    """
 
     pair: Pair
     container: bytes
     refresh_after: int = 0
     names: frozenset[str] = frozenset()
+    first: "News | None" = None
+
+    @property
+    def published(self) -> Pair:
+        """Of the head in the database."""
+        return (self.first or self).pair
+
+    def is_behind(self, held: Pair) -> bool:
+        """Whether somebody holds more than this head, and more than the same head signed again."""
+        return held > self.pair and not repeats(self.published, held)
 
 
 class Board:
@@ -39,6 +53,10 @@ class Board:
         """What is remembered: node -> pair."""
         return {node_id: news.pair for node_id, news in self._news.items()}
 
+    def items(self) -> list[tuple[str, News]]:
+        """What is remembered, by node, as it is now."""
+        return list(self._news.items())
+
     def latest(self, node_id: str) -> News | None:
         news = self._news.get(node_id)
         if news is not None:
@@ -46,7 +64,9 @@ class Board:
         return news
 
     def announce(self, node_id: str, news: News) -> None:
-        """A head that is in the database; an older one than is known already changes nothing (rules P4)."""
+        """A head that is in the database, or that one signed again; an older one than is known already changes nothing
+        (rules P4).
+        """
         known = self._news.get(node_id)
         if known is not None and known.pair >= news.pair:
             return

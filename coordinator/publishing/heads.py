@@ -10,6 +10,7 @@ long and holds no lock; what changes meanwhile makes the work void, and never wr
 What else is held here, since here alone all of it is known at one moment:
 
 - `issued_at` never goes back, not between replicas whose clocks differ (rules K47).
+- The numbers behind a head are kept for it to be signed again while the database is away (replicas/generations.py).
 - No document has an epoch that the trust bundle has not announced.
 - Whatever a head lists is kept, so that it can be handed out.
 - One content under one version; a lower version only with a recovery that names exactly this step (rules S86, S87).
@@ -49,6 +50,7 @@ from coordinator.database import cluster_state, documents, schema, scope_version
 from coordinator.database.database import Database, Transaction, is_in
 from coordinator.database.documents import Document, HeadEntry
 from coordinator.database.running_digests import UNDIGESTED
+from coordinator.replicas.generations import repeats
 from coordinator.reports import refusal_records
 from coordinator.reports.checkin import PublishedHead
 from coordinator.reports.refusal_records import RefusalOutcome
@@ -383,6 +385,8 @@ def _check_basis(each: Publication, read: _Read) -> None:
     pair = (each.head.authority_epoch, each.head.config_version)
     if pair <= before or each.head.config_version < latest.generation:
         raise Refused(Code.CONFLICT, f"head {pair} does not follow {before} and generation {latest.generation}")
+    if repeats(before, pair):
+        raise Refused(Code.CONFLICT, f"head {pair} is kept for {before} to be signed again")
 
 
 def _is_known(transaction: Transaction, each: Publication, line: _Line, read: _Read) -> bool:

@@ -60,6 +60,7 @@ from coordinator.publishing.review import MeantHead
 from coordinator.publishing.rollback_overlay import content_of, governing
 from coordinator.publishing.shared_documents import SharedDocument, SharedDocuments
 from coordinator.publishing.signing_context import Issue, Unpublishable
+from coordinator.replicas.generations import next_generation
 from coordinator.reports.refusal_records import RefusalOutcome
 from coordinator.reports.standing_refusals import KeptRefusal
 from snapshot import canonical
@@ -475,7 +476,7 @@ def _head(case: _Case) -> signer.SignedDocument:
         cluster_id=issue.cluster_id,
         subject_node_id=situation.node_id,
         scope_type=HEAD,
-        config_version=max(situation.based_on.generation, situation.based_on.published + 1),
+        config_version=next_generation(situation.based_on.generation, situation.based_on.published),
         authority_epoch=issue.authority_epoch,
         issued_at=issue.issued_at,
         refresh_after=issue.refresh_after(situation.node_id, issue.settings.head_refresh_s),

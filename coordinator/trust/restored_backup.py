@@ -20,6 +20,7 @@ from coordinator.database import cluster_state, schema
 from coordinator.database.database import Database, Transaction
 from coordinator.database.documents import TRUST_BUNDLE
 from coordinator.publishing import published_state
+from coordinator.replicas.generations import repeats
 from coordinator.reports.checkin import Comparison, Pair, ReportedMark, compare
 from coordinator.rollout import steps
 from coordinator.trust import bundle_conflicts
@@ -118,8 +119,12 @@ def _epoch_of(mark: ReportedMark, standing: cluster_state.ClusterState) -> int:
 
 
 def _compare(transaction: Transaction, node_id: str, mark: ReportedMark) -> Comparison:
-    """No verdict where a head that is above is still on its way: a node has just joined, or the epoch was raised."""
+    """No verdict where a head that is above is still on its way: a node has just joined, or the epoch was raised. The
+    head on record, signed again while the database was away, is that head.
+    """
     record = _record(transaction, node_id)
+    if record is not None and repeats(record.pair, mark.pair):
+        return Comparison.EQUAL
     is_pending = record is None or cluster_state.standing(transaction).authority_epoch > mark.authority_epoch
     return compare(record, mark, proven=not is_pending)
 
