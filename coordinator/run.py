@@ -46,6 +46,7 @@ from coordinator.reports.heartbeats import History
 from coordinator.reports.last_seen import Seen
 from coordinator.reports.report_merge import RecordedAnswer
 from coordinator.rollout.rollout import Rollouts
+from coordinator.runtime.absence import Absence
 from coordinator.runtime.context import Coordinator, ShownCertificate, Standstill
 from coordinator.runtime.fleet_figures import Lately
 from coordinator.runtime.maintenance import Keeper
@@ -54,6 +55,7 @@ from coordinator.runtime.own_report import OwnReport
 from coordinator.runtime.recovering import Recovering
 from coordinator.runtime.reminder import Reminder
 from coordinator.runtime.remote_admin import Door
+from coordinator.runtime.repeating import Repeater
 from coordinator.runtime.trims import Trims
 from coordinator.setup import configuration, lost_database
 from coordinator.setup.configuration import Configuration, file_of
@@ -72,6 +74,7 @@ from wire.unix import SocketError, SocketFault, unix_listener
 from wire.version import VERSION
 
 WRONG_CONFIGURATION = 78  # EX_CONFIG
+NOTHING_HELD = "a coordinator that starts without it has nothing to sign again, and comes again once it is back"
 COME_AGAIN = 75  # EX_TEMPFAIL: nothing is wrong here, and the service manager may start it anew
 
 
@@ -82,6 +85,7 @@ class Daemon:
     configuration: Configuration
     coordinator: Coordinator
     keeper: Keeper
+    repeater: Repeater
     trims: Trims
     own_report: OwnReport
     recovering: Recovering | None
@@ -120,6 +124,7 @@ class Daemon:
             nursery.start_soon(self.coordinator.rollouts.run)
             nursery.start_soon(self.coordinator.seen.run)
             nursery.start_soon(self.keeper.poll)
+            nursery.start_soon(self.repeater.run)
             nursery.start_soon(self.keeper.trim)
             nursery.start_soon(self.keeper.link)
             nursery.start_soon(self.keeper.walk)
@@ -200,10 +205,17 @@ def build(at: Configuration, now: Callable[[], float] = clock.now) -> Daemon:
     _follow_where_possible(database, at, shown, token_key, now())
     board = Board()
     leap = Leap(clock.now, clock.elapsed_s, min(HOLD_S, at.settings.head_refresh_s / 2))
-    standstill = Standstill()
+    standstill, absence = Standstill(), Absence(at.settings.database_away_s, clock.elapsed_s)
     claimed = None if database.is_sqlite else Claims(database, at.coordinator_id)  # of a file there is one (rules P8)
     publisher = Publisher(
-        database, _config_keys(at), at.settings, board, now, leap.fault, lambda: standstill.why, claimed
+        database,
+        _config_keys(at),
+        at.settings,
+        board,
+        now,
+        leap.fault,
+        lambda: standstill.why or absence.unread,
+        claimed,
     )
     rollouts = Rollouts(database, at.settings, now, clock.elapsed_s, publisher.wake)
     coordinator = Coordinator(
@@ -225,6 +237,7 @@ def build(at: Configuration, now: Callable[[], float] = clock.now) -> Daemon:
         node_authority=file_of(at.certificate).absolute().with_name(server_certificate.AUTHORITY),
         last_read=LastRead(value_shapes.load(at.value_shapes)),
         standstill=standstill,
+        absence=absence,
     )
     readiness = Readiness()
     door = Door(database, PinTable([shown.der]), now)
@@ -234,10 +247,10 @@ def build(at: Configuration, now: Callable[[], float] = clock.now) -> Daemon:
     over = listeners.transports(coordinator, door, shown, limits)
     servers = listeners.servers(coordinator, door, readiness, reminder, lately, over, limits, probes_at=at.probes.host)
     keeper, trims = Keeper(coordinator, readiness), Trims(coordinator, readiness)
-    own_report = OwnReport(coordinator, readiness, keeper)
+    own, again = OwnReport(coordinator, readiness, keeper), Repeater(coordinator)
     recovering = _recovering(at, coordinator, servers)
     return Daemon(
-        at, coordinator, keeper, trims, own_report, recovering, door, reminder, lately, readiness, servers, over
+        at, coordinator, keeper, again, trims, own, recovering, door, reminder, lately, readiness, servers, over
     )
 
 
@@ -270,7 +283,9 @@ def main() -> None:
     except (Refused, UnusableKeyError, BadCertificateError, OSError) as error:
         sys.exit(_say(error))
     except OperationalError as error:
-        sys.exit(_say(ConnectionError(f"the database does not answer: {first_line(error)}"), COME_AGAIN))
+        sys.exit(
+            _say(ConnectionError(f"the database does not answer: {first_line(error)}; {NOTHING_HELD}"), COME_AGAIN)
+        )
     except SQLAlchemyError as error:
         what = "is no database URL" if isinstance(error, ArgumentError) else first_line(error)
         sys.exit(_say(ValueError(f"database.url: {what} (name a database that `holdfastctl init` has made)")))

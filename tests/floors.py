@@ -78,6 +78,7 @@ ROOMS: dict[str, tuple[str, ...]] = {
         "coordinator.declared",
         "coordinator.keys",
     ),
+    "coordinator.replicas": ("snapshot", "coordinator.base", "coordinator.keys", "coordinator.database"),
     "coordinator.changes": (
         *("snapshot", "wire.operators"),
         *("coordinator.base", "coordinator.declared", "coordinator.database"),
@@ -86,7 +87,6 @@ ROOMS: dict[str, tuple[str, ...]] = {
         *("snapshot", "wire", "wire.operators", "coordinator.base", "coordinator.database"),
         "coordinator.changes",
     ),
-    "coordinator.replicas": ("snapshot", "coordinator.database"),
     "coordinator.publishing": (
         *("snapshot", "wire", "wire.operators"),
         *("coordinator.base", "coordinator.declared", "coordinator.configs", "coordinator.expected"),
@@ -100,8 +100,8 @@ ROOMS: dict[str, tuple[str, ...]] = {
     ),
     "coordinator.trust": (
         *("snapshot", "wire", "wire.operators"),
-        *("coordinator.base", "coordinator.keys", "coordinator.database", "coordinator.reports"),
-        *("coordinator.publishing", "coordinator.rollout"),
+        *("coordinator.base", "coordinator.keys", "coordinator.database", "coordinator.replicas"),
+        *("coordinator.reports", "coordinator.publishing", "coordinator.rollout"),
     ),
     "coordinator.membership": (
         *("snapshot", "wire", "wire.operators"),
@@ -127,7 +127,8 @@ ROOMS: dict[str, tuple[str, ...]] = {
             "coordinator.keys",
             "coordinator.database",
         ),
-        *("coordinator.changes", "coordinator.reports", "coordinator.publishing", "coordinator.trust"),
+        *("coordinator.replicas", "coordinator.changes", "coordinator.reports", "coordinator.publishing"),
+        "coordinator.trust",
         *("coordinator.membership", "coordinator.rollout", "coordinator.fleet"),
     ),
     "coordinator.api": (

@@ -5,6 +5,8 @@ from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
+from sqlalchemy.exc import SQLAlchemyError
+
 from coordinator.api.operator_route import for_operators, message_of, parameter
 from coordinator.base.threads import in_database, in_library, in_planner
 from coordinator.database import cluster_state, documents, history
@@ -15,7 +17,7 @@ from coordinator.database.documents import container_of
 from coordinator.keys.signing_key import SigningKey
 from coordinator.membership import revocation
 from coordinator.publishing import published_state, signing_context, static_tree
-from coordinator.runtime.context import Coordinator
+from coordinator.runtime.context import Coordinator, unavailable
 from coordinator.runtime.reminder import Reminder
 from coordinator.trust import restored_backup, trust_import
 from snapshot.identifiers import HEAD, MAX_INTEGER, SCOPE_TYPES, format_time
@@ -62,7 +64,10 @@ class AuthorityApi:
 
     async def status(self, _request: Request) -> AnswerMessage:
         at, health = self._at, self._at.publisher.health
-        standing, bundle, sites = await in_library(_standing, at.database)
+        try:
+            standing, bundle, sites = await in_library(_standing, at.database)
+        except SQLAlchemyError as error:
+            raise unavailable(error, is_operator=True, meanwhile=at.absence.words) from error
         failed = {
             node_id: {scope: str(fault) for scope, fault in scopes.items()} for node_id, scopes in health.failed.items()
         }

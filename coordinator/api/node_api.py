@@ -207,10 +207,10 @@ class NodeApi:
     async def _newer(self, request: Request, peer: TlsPeer, held: Pair, wait_s: int) -> News | None:
         """None without news; a head below the held one where the node is ahead of the database."""
         news = await self._latest(peer.node_id)
-        if news is not None and held > news.pair:
+        if news is not None and news.is_behind(held):
             self._at.board.forget(peer.node_id)  # another replica may have published it: ask the database
             news = await self._latest(peer.node_id)
-        if news is not None and held > news.pair:
+        if news is not None and news.is_behind(held):
             await self._ahead(peer, held, news.pair)
             return news
         with trio.move_on_after(wait_s):

@@ -3,11 +3,14 @@
 import os
 from functools import partial
 
+from sqlalchemy.exc import SQLAlchemyError
+
 from coordinator.api.operator_route import for_operators, message_of, parameter
 from coordinator.base.refusal import Code, Refused
 from coordinator.base.threads import in_database, in_library
 from coordinator.database import history
 from coordinator.database.database import Database
+from coordinator.database.database_fault import line_of
 from coordinator.keys import keystore
 from coordinator.keys.signing_key import SigningKey, UnusableKeyError
 from coordinator.membership import coordinator_sets, replica_reports, replicas
@@ -15,11 +18,12 @@ from coordinator.runtime.context import Coordinator
 from coordinator.trust import coordinator_set, restored_backup
 from coordinator.trust.ceremony import PublicKey
 from snapshot.identifiers import is_id
-from wire.operators.operator_answers import RemovedReplica, ReplicaList, ReplicaStandings
+from wire.operators.operator_answers import RemovedReplica, ReplicaList, ReplicaStanding, ReplicaStandings
 from wire.operators.trust_answers import CommittedSet, DraftedRequest
 from wire.operators.trust_messages import SUBMISSION_BYTES, SetDraftRequest, SetSubmission
 from wire.request import Request
 from wire.routes import HttpRoute
+from wire.version import VERSION
 
 
 class ReplicaApi:
@@ -40,9 +44,13 @@ class ReplicaApi:
         return ReplicaList(self._at.coordinator_id, tuple(found))
 
     async def standings(self, _request: Request) -> ReplicaStandings:
-        """What each of them has said last, and what is wrong."""
+        """What each of them has said last, and what is wrong. While the database is away, what this one knows."""
         at = self._at
-        return await in_library(_standings, at.database, at.standstill.history, at.coordinator_id, at.now())
+        try:
+            return await in_library(_standings, at.database, at.standstill.history, at.coordinator_id, at.now())
+        except SQLAlchemyError as error:
+            said = filter(None, (f"the database does not answer: {line_of(error)}", at.absence.words))
+            return _own_standing(at.coordinator_id, "; ".join(said), at.now())
 
     async def remove(self, request: Request) -> RemovedReplica:
         at, name = self._at, parameter(request, "coordinator_id", is_id)
@@ -84,6 +92,15 @@ def _config_keys(at: Coordinator) -> tuple[SigningKey, ...]:
         return keystore.config_keys(at.keys_directory, os.environ)
     except UnusableKeyError as error:
         raise Refused(Code.BAD_KEY, str(error), remedy="put it right, and repeat") from None
+
+
+def _own_standing(coordinator_id: str, fault: str, now: float) -> ReplicaStandings:
+    """Of one that knows of no other."""
+    own = ReplicaStanding(coordinator_id, "", replica_reports.NOT_READY, (fault,), now, None, VERSION, 0, 0, "", "")
+    unknown = "unknown: the database does not answer"
+    return ReplicaStandings(
+        answering=coordinator_id, now=now, history=unknown, newest=0, manifest="", coordinators=(own,)
+    )
 
 
 def _standings(database: Database, fault: str, answering: str, now: float) -> ReplicaStandings:

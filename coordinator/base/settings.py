@@ -51,6 +51,9 @@ class CoordinatorSettings:
         default=True, metadata={"about": "remove members that nobody has seen for so long; else they are only named"}
     )
     store_polling_s: int = _number(5, 1, 300, "how often the store is polled for changes of others")
+    database_away_s: int = _number(
+        DAY, 0, 3 * DAY, "how long the last heads are signed again as they are while the database is away; 0: never"
+    )
 
     def __post_init__(self) -> None:
         problems = [problem for field in fields(self) for problem in _out_of_range(field, self)]

@@ -27,13 +27,13 @@ class News:
     first: "News | None" = None
 
     @property
-    def published(self) -> Pair:
+    def base(self) -> Pair:
         """Of the head in the database."""
         return (self.first or self).pair
 
     def is_behind(self, held: Pair) -> bool:
         """Whether somebody holds more than this head, and more than the same head signed again."""
-        return held > self.pair and not repeats(self.published, held)
+        return held > self.pair and not repeats(self.base, held)
 
 
 class Board:

@@ -21,6 +21,7 @@ from coordinator.publishing.publisher import Publisher
 from coordinator.reports.collector import HeartbeatCollector
 from coordinator.reports.last_seen import Seen
 from coordinator.rollout.rollout import Rollouts
+from coordinator.runtime.absence import Absence
 from wire.certificate import Certificate
 from wire.logs import log
 from wire.request import HttpError
@@ -82,6 +83,7 @@ class Standstill:
     is_behind: bool = False
     gap: str = ""  # the history lacks what this replica has seen of it (history.Continuity)
     history: str = ""  # why the history cannot be believed, or names others alone, or nothing (maintenance.py)
+    lost: str = ""  # the database lacks heads that this replica has published, until the epoch is raised
 
     @property
     def why(self) -> str:
@@ -96,8 +98,11 @@ class Standstill:
     def behind(self, found: cluster_state.ClusterState) -> str:
         """Why this state does not follow from the known one, or nothing; remembered until it does."""
         reason = cluster_state.regression(found, self.known, is_behind=self.is_behind)
-        if not reason and self.gap and self.known and found.authority_epoch <= self.known.authority_epoch:
-            reason = f"{self.gap} from an old backup ({cluster_state.RAISE_EPOCH})"
+        if self.known and found.authority_epoch > self.known.authority_epoch:
+            self.lost = ""
+        missing = self.lost or self.gap
+        if not reason and missing and self.known and found.authority_epoch <= self.known.authority_epoch:
+            reason = f"{missing} from an old backup ({cluster_state.RAISE_EPOCH})"
         self.is_behind = bool(reason)
         return self.history or reason
 
@@ -131,6 +136,7 @@ class Coordinator:
     join_port: int  # where nodes that are no members yet are let in
     node_authority: Path  # the CA that they are given, where `init` has put it
     last_read: LastRead
+    absence: Absence
     alarms: dict[str, int] = field(default_factory=dict)
     standstill: Standstill = field(default_factory=Standstill)
     refused_joins: RefusedJoins = field(default_factory=RefusedJoins)
@@ -162,14 +168,17 @@ def to_peer(refused: Refused) -> HttpError:
     return HttpError(status_of(code), name, "refused", retry_after=retry_after)
 
 
-def unavailable(error: SQLAlchemyError, *, is_operator: bool = False) -> HttpError:
-    """The database's fault, and no verdict on anybody: it may come back (rules P1, P23)."""
+def unavailable(error: SQLAlchemyError, *, is_operator: bool = False, meanwhile: str = "") -> HttpError:
+    """The database's fault, and no verdict on anybody: it may come back (rules P1, P23). `meanwhile`: what is done
+    about it (absence.py), for an operator.
+    """
     log.error("the database does not answer", reason=line_of(error))
     if is_operator and is_full(error):
         remedy = "free space on the database's file system; what nodes report meanwhile comes again"
         detail = f"nothing was changed: {line_of(error)} ({remedy})"
         return HttpError(503, Code.STORE_FULL.value, detail, retry_after=UNAVAILABLE_S, remedy=remedy)
-    detail = f": {line_of(error)}" if is_operator else ""  # a node is not told how our disk is (rules X20)
+    meanwhile = f"; {meanwhile}" if meanwhile else ""
+    detail = f": {line_of(error)}{meanwhile}" if is_operator else ""  # a node is not told how our disk is (rules X20)
     return HttpError(503, "unavailable", f"the database does not answer{detail}", retry_after=UNAVAILABLE_S)
 
 

@@ -20,6 +20,7 @@ from coordinator.database.history import Continuity, LinkMark
 from coordinator.keys.signing_key import SigningKey
 from coordinator.membership import refused_joins
 from coordinator.publishing import head_cache, published_state
+from coordinator.publishing.board import Board
 from coordinator.publishing.signing_context import Issue, Unpublishable
 from coordinator.runtime import retention
 from coordinator.runtime.context import Coordinator
@@ -53,8 +54,10 @@ class Keeper:
         try:
             publisher = at.publisher
             looked = partial(_look_at_keys, at.database, publisher.keys, at.settings, at.now())
-            standing, unable, without_keys = await in_library(looked)
+            standing, unable, without_keys, issue = await in_library(looked)
             await self._look_at_history()
+            if at.absence.is_away:
+                at.standstill.lost = at.standstill.lost or await in_library(_lost_heads, at.database, at.board)
             known, behind = at.standstill.known, at.standstill.behind(standing)
             self._stand(restored_backup.reason_of(standing) or behind, without_keys)
             if not behind:
@@ -68,13 +71,15 @@ class Keeper:
                 await self._others()
             if at.database.write_fault:  # nobody else may write while we are not ready
                 await in_database(at.database.check_writing)
+            at.absence.note_answer(None if unable or at.standstill.why else issue, now=at.now())
             self._ready(at.database.shortage())
         except Refused as refused:
+            at.absence.note_answer(None, now=at.now())
             self._ready(str(refused))
         except SQLAlchemyError as error:
-            self._ready(f"the database does not answer: {line_of(error)}")
+            self._be_without(line_of(error))
         except OSError as error:  # the place of a SQLite file is gone
-            self._ready(f"the database does not answer: {error}")
+            self._be_without(str(error))
 
     async def _look_at_history(self) -> None:
         """Its newest link, and whether it has what was seen of it before."""
@@ -159,6 +164,12 @@ class Keeper:
         if stood and not standstill.why:
             self._at.publisher.reconsider()
 
+    def _be_without(self, fault: str) -> None:
+        """The database is away; what is done about it is said beside it."""
+        absence = self._at.absence
+        absence.note_silence()
+        self._ready("; ".join(filter(None, (f"the database does not answer: {fault}", absence.words))))
+
     def _ready(self, reason: str) -> None:
         """What the log is told is what the probe says."""
         self._readiness.reason = reason
@@ -177,21 +188,32 @@ def _look_at_history(database: Database, continuity: Continuity) -> tuple[LinkMa
         return newest or LinkMark(), continuity.gap(transaction)
 
 
+def _lost_heads(database: Database, board: Board) -> str:
+    """What a database that was away lacks of heads that were out before, or nothing. Those of nodes that have left are
+    kept, so that one which is missing was lost, too.
+    """
+    found = head_cache.pairs(database)
+    lost = sorted(node_id for node_id, news in board.items() if found.get(node_id, (0, 0)) < news.base)
+    return f"the database lacks the last head of {', '.join(lost[:3])}: it was restored" if lost else ""
+
+
 def _look_at_keys(
     database: Database, keys: Sequence[SigningKey], settings: CoordinatorSettings, now: float
-) -> tuple[cluster_state.ClusterState, str, str]:
-    """The state; why no head could be signed from it now; which keys others may have and we lack: or nothing."""
+) -> tuple[cluster_state.ClusterState, str, str, Issue | None]:
+    """The state; why no head could be signed from it now; which keys others may have and we lack: or nothing. And by
+    what heads are signed.
+    """
     with database.read() as transaction:
         standing = cluster_state.standing(transaction)
         try:
             issue = published_state.read_issue(transaction, keys, settings, now)
         except (Unpublishable, Refused) as fault:
-            return standing, str(fault), ""
+            return standing, str(fault), "", None
     try:
         issue.signers(HEAD)
     except Unpublishable as fault:
-        return standing, str(fault), _missing_keys(issue)
-    return standing, "the trust bundle has expired" if now >= issue.bundle.expires_at else "", ""
+        return standing, str(fault), _missing_keys(issue), None
+    return standing, "the trust bundle has expired" if now >= issue.bundle.expires_at else "", "", issue
 
 
 def _missing_keys(issue: Issue) -> str:

@@ -12,6 +12,7 @@ from sqlalchemy.exc import SQLAlchemyError
 from coordinator.database import database as databases
 from coordinator.database.database import Database
 from coordinator.database.database_fault import line_of
+from coordinator.replicas.generations import BLOCK
 from tests.coordinator import postgresql, reports
 from tests.coordinator.daemon import Follower, Running, running
 from tests.coordinator.founding import Founded
@@ -44,7 +45,8 @@ async def faults(at: Running) -> float:
 async def test_postgresql_stops_and_starts_again(tmp_path: Path, server: postgresql.Server) -> None:
     """rules P5, P1, P23, H19: nobody is refused, nothing is lost, and the first request after it goes well."""
     founded = Founded(tmp_path, server.url.format("postgres"))
-    async with running(founded) as at:
+    passed_s = [0.0]
+    async with running(founded, now=lambda: founded.now + passed_s[0]) as at:
         follower = Follower(await at.admit("node-a"))
         await follower.sync(wait=10)
         node = follower.node
@@ -81,6 +83,20 @@ async def test_postgresql_stops_and_starts_again(tmp_path: Path, server: postgre
         await at.daemon.keeper.look()
         assert (await at.probe("/probe/readiness"))[0] == 200
         assert (await at.admit("node-b")).grant.outcome == "admitted"
+
+        await follower.sync()
+        held = follower.generation
+        server.stop()
+        passed_s[0] = at.daemon.coordinator.settings.head_refresh_s + 1
+        await at.daemon.keeper.look()
+        await at.daemon.repeater.repeat()
+        assert await follower.sync(now=founded.now + passed_s[0])
+        assert follower.generation == held + 1, "the same head, signed again"
+        server.start()
+        await at.daemon.keeper.look()
+        at.daemon.coordinator.publisher.wake()
+        assert await follower.sync(wait=60, now=founded.now + passed_s[0])
+        assert follower.generation == held + BLOCK
 
 
 PADDING = [reports.event(number, detail="x" * 256) for number in range(1, 200)]

@@ -181,6 +181,7 @@ def test_a_database_that_does_not_answer_ends_the_start_with_a_word(founded: Fou
     _, said = process.communicate(timeout=120)
     assert process.returncode == run.COME_AGAIN
     assert "the database does not answer" in said and "Traceback" not in said
+    assert "has nothing to sign again" in said
 
 
 @pytest.mark.parametrize("url", ["sqlite:///{}/notes.txt", "nonsense"])

@@ -98,7 +98,7 @@ def test_where_nobody_could_sign_nodes_are_given_what_there_is(founded: Founded)
     database = Database(founded.url)
     own, later = (founded.config,), founded.now + 20 * YEAR
     for keys, now, lacks in (((), founded.now, True), (own, founded.now, False), ((), later, False)):
-        _, unable, missing = maintenance._look_at_keys(database, keys, CoordinatorSettings(), now)
+        _, unable, missing, _ = maintenance._look_at_keys(database, keys, CoordinatorSettings(), now)
         assert bool(missing) is lacks
         assert bool(unable) is (not keys)
     database.close()
