@@ -18,7 +18,7 @@ from coordinator.configs import part_bodies
 from tests.citations import ROOT
 from tests.holdfast.operator_lab import Lab
 from tests.journeys.gateway import Gateway, declare
-from wire.certificate import make_identity
+from wire.certificate import make_authority, make_identity
 
 
 class Unix(http.client.HTTPConnection):
@@ -217,6 +217,14 @@ def test_what_the_coordinator_answers_its_operators_is_what_its_page_says(lab: L
     }
     drafted = api.ask("POST", "/v1/coordinators/set", wanted)
     assert api.ask("POST", "/v1/coordinators/commit", {"set": drafted["request"]})["code"] == "not_found"
+    assert api.ask("GET", "/v1/coordinators/ca")["authorities"] == []
+    following = base64.b64encode(make_authority("the next", time.time()).der).decode()
+    begun = api.ask("POST", "/v1/coordinators/ca/begin", {"certificate": following})
+    assert [each["standing"] for each in begun["authorities"]] == ["current", "next"]
+    assert api.ask("POST", "/v1/coordinators/ca/finish", {})["code"] == "ca_in_use"
+    named = {"fingerprint": begun["authorities"][1]["fingerprint"]}
+    assert api.ask("DELETE", "/v1/coordinators/ca/{fingerprint}", **named)["code"] == "ca_in_use"
+    assert len(api.ask("POST", "/v1/coordinators/ca/cancel", {})["authorities"]) == 1
     page = api.ask("GET", "/v1/audit/verify")
     assert page["faults"] == [] and page["links"] > 0
     assert api.ask("GET", "/v1/audit/verify", query="?after=nowhere")["code"] == "bad_request"
