@@ -25,6 +25,7 @@ from coordinator.api.listeners import Transports
 from coordinator.base import clock, interpreter
 from coordinator.base.clock_jump import HOLD_S, Leap
 from coordinator.base.refusal import Code, Refused
+from coordinator.base.settings import CoordinatorSettings
 from coordinator.base.threads import in_database
 from coordinator.changes.votes import VoteCount
 from coordinator.configs.apply_cache import LastRead
@@ -214,7 +215,7 @@ def build(at: Configuration, now: Callable[[], float] = clock.now) -> Daemon:
         board,
         now,
         leap.fault,
-        lambda: standstill.why or absence.unread,
+        lambda: standstill.why or absence.unread or _settling(database, at.settings),
         claimed,
     )
     rollouts = Rollouts(database, at.settings, now, clock.elapsed_s, publisher.wake)
@@ -331,6 +332,15 @@ def _recording(
         return answers
 
     return record
+
+
+def _settling(database: Database, settings: CoordinatorSettings) -> str:
+    """Why nothing is published right after a failover, or nothing: what another coordinator has published since the
+    promoted server's last word, that one alone knows, and says within its next look (continuity.py).
+    """
+    if database.servers is None or not database.servers.has_moved_within(2 * settings.store_polling_s):
+        return ""
+    return "the database failed over just now, and each coordinator looks first whether anything was lost"
 
 
 def _config_keys(at: Configuration) -> tuple[SigningKey, ...]:

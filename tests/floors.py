@@ -70,6 +70,7 @@ ROOMS: dict[str, tuple[str, ...]] = {
     "coordinator.configs": ("snapshot", "coordinator.declared"),
     "coordinator.expected": ("snapshot", "coordinator.base", "coordinator.declared", "coordinator.configs"),
     "coordinator.keys": ("snapshot", "wire", "coordinator.base"),
+    "coordinator.servers": ("wire", "coordinator.base"),
     "coordinator.database": (
         "snapshot",
         "wire",
@@ -77,6 +78,7 @@ ROOMS: dict[str, tuple[str, ...]] = {
         "coordinator.base",
         "coordinator.declared",
         "coordinator.keys",
+        "coordinator.servers",
     ),
     "coordinator.replicas": ("snapshot", "coordinator.base", "coordinator.keys", "coordinator.database"),
     "coordinator.changes": (
@@ -116,7 +118,7 @@ ROOMS: dict[str, tuple[str, ...]] = {
     "coordinator.setup": (
         *("snapshot", "wire"),
         *("coordinator.base", "coordinator.keys", "coordinator.database", "coordinator.trust"),
-        "coordinator.membership",
+        *("coordinator.membership", "coordinator.replicas", "coordinator.servers"),
     ),
     "coordinator.runtime": (
         *("snapshot", "wire", "wire.operators"),

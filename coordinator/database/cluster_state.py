@@ -15,7 +15,8 @@ from coordinator.keys.tokens import key_id_of
 from snapshot.identifiers import format_time, is_endpoint, is_hash, is_id
 
 RESTORED_BACKUP = (
-    "the database was restored from an old backup: a node holds a head that we signed and that is not on record here"
+    "the database was restored from an old backup, or is a standby that was behind: a node or a coordinator has seen "
+    "what is not on record here"
 )
 RAISE_EPOCH = "holdfastctl epoch raise"
 IMPORT_FIRST = "first `holdfastctl trust import` of all bundles that are younger than the copy"
@@ -100,10 +101,14 @@ def standing(transaction: Transaction) -> ClusterState:
 
 
 def sound(transaction: Transaction) -> ClusterState:
-    """The same, where something may be signed from it: `stale_state` once the database is known to be restored."""
+    """The same, where something may be signed from it: `stale_state` once the database is known to be restored, also
+    by this coordinator alone.
+    """
     found = standing(transaction)
     if found.is_restored:
         raise Refused(Code.STALE_STATE, RESTORED_BACKUP, remedy=found.remedy)
+    if transaction.known_state is not None and (gap := transaction.known_state.gap(transaction, found.authority_epoch)):
+        raise Refused(Code.STALE_STATE, gap, remedy=f"{IMPORT_FIRST}, then {RAISE_EPOCH}")
     return found
 
 

@@ -32,7 +32,7 @@ from sqlalchemy import (
 )
 from sqlalchemy.dialects import postgresql as postgresql_dialect
 from sqlalchemy.dialects import sqlite as sqlite_dialect
-from sqlalchemy.engine import URL, Row, make_url
+from sqlalchemy.engine import URL, Row
 from sqlalchemy.engine.interfaces import DBAPICursor
 from sqlalchemy.exc import SQLAlchemyError
 
@@ -40,6 +40,8 @@ from coordinator.base.refusal import Code, Refused, bound_text
 from coordinator.database import migrations, running_digests, schema
 from coordinator.database.database_fault import is_of_the_server, line_of
 from coordinator.database.running_digests import Folding
+from coordinator.servers import database_url
+from coordinator.servers.servers import Servers
 from snapshot import canonical
 
 # One number for all replicas of a database: the lock under which state changes ("holdfast" in ASCII).
@@ -80,9 +82,23 @@ class OpenLink(Protocol):
     def add(self, transaction: "Transaction", digests: Mapping[str, bytes]) -> None:
         """`digests`: as they stand after it."""
 
+    def keep(self) -> None:
+        """It is committed: it is what was seen last."""
+
+
+class ContinuedState(Protocol):
+    """What was seen of this database before (continuity.py)."""
+
+    def gap(self, transaction: "Transaction", authority_epoch: int) -> str:
+        """Why what is there now, with this epoch, does not follow from it; or nothing."""
+
 
 class ChangeLinks(Protocol):
     """Who links changes. Refused `untrusted_history` where the one before this change cannot be believed."""
+
+    @property
+    def known_state(self) -> ContinuedState | None:
+        """Asked before a transaction begins: what is seen meanwhile need not be in its view."""
 
     def begin(self, transaction: "Transaction", digests: Mapping[str, bytes]) -> OpenLink | None: ...
 
@@ -129,6 +145,7 @@ class Transaction:
     audited: bool = field(default=False, init=False)
     folding: Folding = field(default_factory=Folding, init=False)
     memory: Memory = field(default_factory=Memory)
+    known_state: ContinuedState | None = None
     to_remember: dict[str, object] = field(default_factory=dict, init=False)
 
     def recall(self, state_id: str) -> object | None:
@@ -208,10 +225,15 @@ class Database:
     """One cluster's database. Synchronous; every method is one transaction, begun and ended on the calling thread."""
 
     def __init__(self, url: str | URL) -> None:
-        """`sqlite:////path/file.db` or `postgresql+psycopg://...`. Opens nothing yet."""
-        self.url = make_url(url)
+        """`sqlite:////path/file.db` or `postgresql+psycopg://...`, of one server or several (database_url.py). Opens
+        nothing yet.
+        """
+        self.url = database_url.read(url)
         self.is_sqlite = self.url.get_backend_name() == "sqlite"
         self.engine = _engine(self.url)
+        self.servers = None if self.is_sqlite else Servers(self.url)
+        if self.servers is not None:
+            self.servers.listen(self.engine)
         self.faults = 0  # transactions that the database itself has failed
         self.write_fault = ""  # why the last write failed, or nothing
         self.history: ChangeLinks | None = None  # who links changes; nobody, where no history was begun
@@ -231,8 +253,9 @@ class Database:
         """A change of the authoritative state. What does not audit itself is not committed. Where there is a history,
         the change is its next link.
         """
+        seen, link = self._known_state, None
         with self._begin(change=True) as connection:
-            transaction = Transaction(connection, actor, now, self._memory)
+            transaction = Transaction(connection, actor, now, self._memory, seen)
             digests = running_digests.read(connection)
             link = None if self.history is None else self.history.begin(transaction, digests)
             if link is not None and link.is_anew:
@@ -249,6 +272,8 @@ class Database:
                 link.add(transaction, digests)
             self._memory.keep(transaction.to_remember)  # if the commit fails, nobody ever meets a state of this name
         self.write_fault = ""
+        if link is not None:
+            link.keep()
 
     @contextmanager
     def rehearse(self, *, actor: str, now: float) -> Iterator[Transaction]:
@@ -267,10 +292,11 @@ class Database:
     @contextmanager
     def read(self) -> Iterator[Transaction]:
         """One consistent view."""
+        seen = self._known_state
         with self._begin(change=False, write=False) as connection:
             if not self.is_sqlite:
                 connection.execute(text("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ READ ONLY"))
-            transaction = Transaction(connection, memory=self._memory)
+            transaction = Transaction(connection, memory=self._memory, known_state=seen)
             yield transaction
         self._memory.keep(transaction.to_remember)
 
@@ -316,6 +342,10 @@ class Database:
             os.close(self._claim)
             self._claim = None
 
+    @property
+    def _known_state(self) -> ContinuedState | None:
+        return None if self.history is None else self.history.known_state
+
     def _refuse_unlinked(self, transaction: Transaction) -> None:
         """A change that is no link would be a hole in the history that there is."""
         if transaction.row(_HISTORY) is not None:
@@ -355,7 +385,7 @@ def _engine(url: URL) -> Engine:
     raise Refused(
         Code.INVALID_SETTINGS,
         f"{url.drivername} is no database that the coordinator keeps its state in",
-        remedy="use sqlite:////absolute/path or postgresql+psycopg://",
+        remedy=database_url.REMEDY,
     )
 
 

@@ -13,10 +13,11 @@ from contextlib import closing
 from pathlib import Path
 
 from sqlalchemy import inspect
-from sqlalchemy.engine import URL, make_url
+from sqlalchemy.engine import URL
 
 from coordinator.base.refusal import Code, Refused
 from coordinator.database.database import Database
+from coordinator.servers import database_url
 
 SQLITE, POSTGRESQL = "database.sqlite3", "database.pgdump"
 MEMBERS = (SQLITE, POSTGRESQL)
@@ -25,13 +26,13 @@ WAIT_S = 60  # for a lock on the file
 
 
 def member_of(url: str) -> str:
-    return SQLITE if make_url(url).get_backend_name() == "sqlite" else POSTGRESQL
+    return SQLITE if database_url.read(url).get_backend_name() == "sqlite" else POSTGRESQL
 
 
 def copy(url: str, to: Path) -> None:
     """Into a new file. Refused; OSError and sqlite3.Error for the disk's own faults."""
     if member_of(url) == SQLITE:
-        _copy_sqlite(Path(str(make_url(url).database)), to)
+        _copy_sqlite(Path(str(database_url.read(url).database)), to)
     else:
         _run("pg_dump", url, "--format=custom", f"--file={to}")
 
@@ -57,7 +58,7 @@ def check(member: Path) -> str:
 def is_there(url: str) -> bool:
     """A file that has its name, or a server's database that holds anything."""
     if member_of(url) == SQLITE:
-        return Path(str(make_url(url).database)).exists()
+        return Path(str(database_url.read(url).database)).exists()
     return bool(_tables(url))
 
 
@@ -97,7 +98,7 @@ def _run(program: str, url: str | None, *arguments: str) -> None:
     if found is None:
         remedy = "install postgresql-client, of the server's version or a later one"
         raise Refused(Code.BACKUP_FAILED, f"{program} is not on this machine", remedy=remedy)
-    place, environment = ([], {}) if url is None else _place(make_url(url))
+    place, environment = ([], {}) if url is None else _place(database_url.read(url))
     if said := _failure_of([found, *place, *arguments], environment):
         raise Refused(Code.BACKUP_FAILED, f"{program}: {said}", remedy="correct what it names, then again")
 

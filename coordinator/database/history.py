@@ -11,7 +11,7 @@ digests cover without it being found: here before the next link, at a start by `
 `holdfastctl audit verify`. What is found is `untrusted_history`: nothing is changed or signed any more.
 
 A database that was put back from an older copy has a history that is whole, and only shorter: nothing of it is found
-here, but by what nodes hold (restored_backup.py), and by replicas that have seen more of it (`Continuity`). So the
+here, but by what nodes hold (restored_backup.py), and by replicas that have seen more of it (continuity.py). So the
 epoch can be raised over it, and the chain goes on from where the copy ends.
 
 Audit rows of reports (`Database.record`) are written outside of the lock, and have no link at first: the next change
@@ -34,7 +34,7 @@ import binascii
 import hashlib
 import json
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from sqlalchemy import delete, insert, select, update
@@ -42,6 +42,7 @@ from sqlalchemy.engine import Row
 
 from coordinator.base.refusal import Code, Refused
 from coordinator.database import history_manifest, object_store, running_digests, schema
+from coordinator.database.continuity import ZERO, Continuity, LastSeen, LinkMark, oldest
 from coordinator.database.database import NO_SEED, NO_SEED_REMEDY, Database, Transaction
 from coordinator.database.object_store import Pointer
 from coordinator.database.own_entry import OwnEntry
@@ -51,7 +52,6 @@ from snapshot.signature import pae, verify_signature
 
 LATEST = "transitions/latest"
 TRANSITIONS, STATES, MANIFESTS = "transitions", "states", "manifests"
-ZERO = "0" * 64
 NAMED_ROWS = 32  # of a link's audit rows, as many are named one by one
 STRAYS = 10_000  # audit rows without a link that one link takes along
 REMEDY = "holdfastctl audit verify says what differs; operating.md, 'The history', what to do"
@@ -73,17 +73,6 @@ _LINKED = select(schema.audit).order_by(_AUDIT.audit_id)
 
 def distrust(detail: str) -> Refused:
     return Refused(Code.UNTRUSTED_HISTORY, detail, remedy=REMEDY)
-
-
-@dataclass(frozen=True)
-class LinkMark:
-    """A place in the history: the link of this number, by its hash. Zero: before the first one."""
-
-    number: int = 0
-    transition: str = ZERO
-
-
-BEGINNING = LinkMark()
 
 
 @dataclass(frozen=True)
@@ -129,6 +118,11 @@ class LinkedHistory:
 
     key: SigningKey
     own: OwnEntry | None = None
+    continuity: Continuity | None = None
+
+    @property
+    def known_state(self) -> LastSeen | None:
+        return None if self.continuity is None else self.continuity.seen
 
     def latest(self, transaction: Transaction) -> Latest:
         """`untrusted_history` where it is absent, dangles, was changed, or is not signed by our key."""
@@ -190,6 +184,7 @@ class FirstLink:
 
     key: SigningKey
     anew: bool = False
+    known_state: None = None
 
     def begin(self, transaction: Transaction, _digests: Mapping[str, bytes]) -> "NextLink":
         """The digests that are kept may be what is wrong: whoever opens the change makes them anew."""
@@ -201,13 +196,15 @@ class FirstLink:
         return NextLink(LinkedHistory(self.key), None, strays=None)
 
 
-@dataclass(frozen=True)
+@dataclass
 class NextLink:
     """The link that an open change is going to be. `strays`: how many audit rows without a link it takes along."""
 
     history: LinkedHistory
     after: Latest | None
     strays: int | None = STRAYS
+    _made: LinkMark | None = field(default=None, init=False)
+    _authority_epoch: int = field(default=0, init=False)
 
     @property
     def is_anew(self) -> bool:
@@ -239,29 +236,27 @@ class NextLink:
         except Refused as refused:
             detail = "another change came first: the history was moved on"
             raise Refused(Code.CONCURRENT_UPDATE, detail, remedy="repeat it") from refused
+        epoch = int(cluster["authority_epoch"])
+        if not self._gap(transaction, epoch):
+            self._made, self._authority_epoch = LinkMark(self.number, value), epoch
+
+    def keep(self) -> None:
+        continuity = self.history.continuity
+        if continuity is not None and self._made is not None:
+            continuity.note(self._made, self._authority_epoch)
+
+    def _gap(self, transaction: Transaction, authority_epoch: int) -> str:
+        """What is made over a database that has gone back is not what was seen."""
+        seen = transaction.known_state
+        if seen is None or (self.after is not None and self.after.mark == getattr(seen, "mark", None)):
+            return ""
+        return seen.gap(transaction, authority_epoch)
 
     def _manifest(self, transaction: Transaction) -> str:
         if self.after is not None and not transaction.folding.touched & history_manifest.MADE_FROM:
             return self.after.transition.manifest
         before = None if self.after is None else get(transaction, MANIFESTS, self.after.transition.manifest)
         return _put(transaction, MANIFESTS, history_manifest.follow(transaction, before))
-
-
-@dataclass
-class Continuity:
-    """What this replica has seen of the history: a database that lacks it was put back, or exchanged (rules H37)."""
-
-    seen: LinkMark = BEGINNING
-
-    def gap(self, transaction: Transaction) -> str:
-        """Why what is there does not follow from what was seen, or nothing."""
-        if not self.seen.number:
-            return ""
-        found = link_at(transaction, self.seen.number)
-        if found == self.seen.transition or (found is None and oldest(transaction) > self.seen.number):
-            return ""
-        what = "lacks" if found is None else "has another"
-        return f"the database {what} link {self.seen.number} of the history, which was seen here: it was restored"
 
 
 def look(database: Database) -> LinkMark | None:
@@ -380,12 +375,6 @@ def read_state(transaction: Transaction, digest: str) -> Mapping[str, Any]:
     return value
 
 
-def link_at(transaction: Transaction, number: int) -> str | None:
-    table = schema.transitions
-    row = transaction.row(select(table.c.transition).where(table.c.number == number))
-    return None if row is None else str(row.transition)
-
-
 def forget_links(transaction: Transaction, last: int) -> None:
     """Transitions and states of the links up to this one. Manifests stay: there are few, and many links share one."""
     table = schema.transitions
@@ -405,10 +394,6 @@ def forget_all(transaction: Transaction) -> None:
     for kind in (TRANSITIONS, STATES, MANIFESTS):
         transaction.run(delete(schema.objects).where(schema.objects.c.key.like(f"{kind}/%")))
     transaction.run(update(schema.audit).values(link=None))
-
-
-def oldest(transaction: Transaction) -> int:
-    return transaction.number(select(schema.transitions.c.number).order_by(schema.transitions.c.number).limit(1))
 
 
 def _check_order(transaction: Transaction, mark: LinkMark, previous: str) -> None:

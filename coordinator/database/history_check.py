@@ -21,8 +21,9 @@ from sqlalchemy.engine import Row
 
 from coordinator.base.refusal import Refused, bound_text
 from coordinator.database import history, history_manifest, running_digests, schema
+from coordinator.database.continuity import BEGINNING, ZERO, LinkMark, link_at, oldest
 from coordinator.database.database import Database, Transaction
-from coordinator.database.history import BEGINNING, Latest, LinkedHistory, LinkMark, Transition, distrust
+from coordinator.database.history import Latest, LinkedHistory, Transition, distrust
 from snapshot import canonical
 from snapshot.identifiers import format_time
 
@@ -75,7 +76,7 @@ def walk(database: Database, since: LinkMark, *, most: int = PAGE) -> LinkMark:
     """The mark of the last link that follows, of at most so many. Refused where one does not."""
     with database.read() as transaction:
         latest = _history(database).latest(transaction)
-        at = since if since.number and history.link_at(transaction, since.number) == since.transition else LinkMark()
+        at = since if since.number and link_at(transaction, since.number) == since.transition else LinkMark()
         for number, kept in _links(transaction, at.number, most):
             transition = history.parse_transition(history.get(transaction, history.TRANSITIONS, kept))
             if fault := _order_fault(number, transition, at):
@@ -95,7 +96,7 @@ def verify(database: Database, since: Cursor | None = None, *, most: int = PAGE)
         except Refused as refused:
             made.faults.append(Fault(0, refused.detail))
             return made
-        made.oldest, made.newest = history.oldest(transaction), latest.mark.number
+        made.oldest, made.newest = oldest(transaction), latest.mark.number
         made.unlinked = _count(transaction, schema.audit.c.link.is_(None))
         cursor = since
         if cursor is None:
@@ -266,7 +267,7 @@ def _order_fault(number: int, transition: Transition, before: LinkMark) -> str:
     if transition.number != number:
         return f"link {number} says that it is link {transition.number}"
     if not before.number:
-        is_sound = number > 1 or transition.previous == history.ZERO
+        is_sound = number > 1 or transition.previous == ZERO
         return "" if is_sound else "the first link follows another one"
     if number != before.number + 1:
         return f"links {before.number + 1} to {number - 1} are missing"
@@ -281,7 +282,7 @@ def _check_beginning(transaction: Transaction, made: CheckedPart) -> Iterator[Fa
         yield Fault(0, f"{outside} audit rows say that they are of links that are not kept: added from outside")
     if made.oldest <= 1:
         return
-    kept = history.link_at(transaction, made.oldest)
+    kept = link_at(transaction, made.oldest)
     first = history.parse_transition(history.get(transaction, history.TRANSITIONS, kept or ""))
     wanted = {"number": made.oldest - 1, "transition": first.previous}
     if not any(said == wanted for said in _trims(transaction)):

@@ -17,8 +17,9 @@ from dataclasses import dataclass, field
 
 from coordinator.base.refusal import Code, Refused
 from coordinator.database import history, history_check, object_store
+from coordinator.database.continuity import LinkMark
 from coordinator.database.database import Database, Transaction
-from coordinator.database.history import LinkedHistory, LinkMark
+from coordinator.database.history import LinkedHistory
 from coordinator.keys import signing_key
 from coordinator.keys.seed import BYTES, Seed
 from coordinator.keys.signing_key import SigningKey, UnusableKeyError

@@ -22,9 +22,9 @@ from sqlalchemy.engine import Row
 
 from coordinator.base.refusal import Refused
 from coordinator.base.settings import CLOCK_SKEW_S, HOUR
-from coordinator.database import history, schema
+from coordinator.database import continuity, history, schema
+from coordinator.database.continuity import BEGINNING, LinkMark
 from coordinator.database.database import Database, Transaction
-from coordinator.database.history import BEGINNING, LinkMark
 from coordinator.membership import replicas
 from snapshot.identifiers import format_time
 from wire.operators.operator_answers import REPLICA_STATES, Replica, ReplicaStanding
@@ -82,7 +82,7 @@ def all_of(database: Database) -> list[HeardReplica]:
     entries = {entry.coordinator_id: entry for entry in replicas.list_replicas(database)}
     with database.read() as transaction:
         reports = {row.coordinator_id: _read(row) for row in transaction.rows(select(_TABLE))}
-        oldest = history.oldest(transaction)
+        oldest = continuity.oldest(transaction)
         return [
             HeardReplica(
                 name,
@@ -162,7 +162,7 @@ def _is_on_record(transaction: Transaction, report: ReplicaReport | None, oldest
     """Whether the database has the link that it has seen; or it is older than all that are kept."""
     if report is None or not report.mark.number:
         return True
-    found = history.link_at(transaction, report.mark.number)
+    found = continuity.link_at(transaction, report.mark.number)
     return found == report.mark.transition or (found is None and report.mark.number < oldest)
 
 

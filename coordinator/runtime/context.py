@@ -81,7 +81,8 @@ class Standstill:
     reading: trio.Lock = field(default_factory=trio.Lock)
     known: cluster_state.ClusterState | None = None  # the last state that followed from the one before (maintenance.py)
     is_behind: bool = False
-    gap: str = ""  # the history lacks what this replica has seen of it (history.Continuity)
+    gap: str = ""  # the history lacks what this replica has seen of it (continuity.py)
+    gap_epoch: int = 0  # under which that was seen; one that is above it ends it
     history: str = ""  # why the history cannot be believed, or names others alone, or nothing (maintenance.py)
     lost: str = ""  # the database lacks heads that this replica has published, until the epoch is raised
 
@@ -100,9 +101,9 @@ class Standstill:
         reason = cluster_state.regression(found, self.known, is_behind=self.is_behind)
         if self.known and found.authority_epoch > self.known.authority_epoch:
             self.lost = ""
-        missing = self.lost or self.gap
-        if not reason and missing and self.known and found.authority_epoch <= self.known.authority_epoch:
-            reason = f"{missing} from an old backup ({cluster_state.RAISE_EPOCH})"
+        gap = self.gap if found.authority_epoch <= self.gap_epoch else ""
+        if not reason and (missing := (self.lost if self.known else "") or gap):
+            reason = f"{missing} from an old backup, or is a standby that was behind ({cluster_state.RAISE_EPOCH})"
         self.is_behind = bool(reason)
         return self.history or reason
 

@@ -11,12 +11,13 @@ from dataclasses import dataclass, field, replace
 from sqlalchemy import select
 
 from coordinator.base.settings import CoordinatorSettings
-from coordinator.database import backup_record, schema
+from coordinator.database import schema
 from coordinator.database.database import Database, Transaction
 from coordinator.database.documents import TRUST_BUNDLE, HeadEntry
 from coordinator.database.member_ends import MemberEnd
 from coordinator.membership import trimming
 from coordinator.publishing import published_state
+from coordinator.replicas import backup_record
 from coordinator.trust import request_builder
 from coordinator.trust import rotation as rotations
 from coordinator.trust.bundle_content import Trust

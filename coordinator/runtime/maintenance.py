@@ -14,9 +14,10 @@ from coordinator.base.refusal import Code, Refused
 from coordinator.base.settings import CoordinatorSettings
 from coordinator.base.threads import in_database, in_library
 from coordinator.database import cluster_state, history, history_check
+from coordinator.database.continuity import Continuity, LinkMark
 from coordinator.database.database import Database
 from coordinator.database.database_fault import line_of
-from coordinator.database.history import Continuity, LinkMark
+from coordinator.database.history import LinkedHistory
 from coordinator.keys.signing_key import SigningKey
 from coordinator.membership import refused_joins
 from coordinator.publishing import head_cache, published_state
@@ -40,7 +41,8 @@ class Keeper:
         self._at = coordinator
         self._readiness = readiness
         self._said: str | None = None
-        self._continuity = Continuity()
+        kept = coordinator.database.history
+        self.continuity = (kept.continuity if isinstance(kept, LinkedHistory) else None) or Continuity()
         self.newest = LinkMark()  # the newest link of the history, as it was seen last
         self._broken = ""
 
@@ -60,9 +62,10 @@ class Keeper:
                 at.standstill.lost = at.standstill.lost or await in_library(_lost_heads, at.database, at.board)
             known, behind = at.standstill.known, at.standstill.behind(standing)
             self._stand(restored_backup.reason_of(standing) or behind, without_keys)
-            if not behind:
-                self._continuity.seen = self.newest
+            await self._remember(standing, behind)
             publisher.health.outlook = publisher.clock_fault() or unable
+            if behind and known is None:  # members are told that we are not ready, and not that they are strangers
+                await at.pins.load()
             if not behind and (known is None or standing.state_id != known.state_id):
                 at.standstill.known = standing
                 await at.pins.load()
@@ -85,7 +88,8 @@ class Keeper:
         """Its newest link, and whether it has what was seen of it before."""
         at = self._at.standstill
         try:
-            self.newest, at.gap = await in_library(_look_at_history, self._at.database, self._continuity)
+            at.gap_epoch = self.continuity.seen.authority_epoch
+            self.newest, at.gap = await in_library(_look_at_history, self._at.database, self.continuity)
         except Refused as refused:
             if refused.code not in (Code.UNTRUSTED_HISTORY, Code.NOT_IN_MANIFEST):
                 raise
@@ -154,6 +158,22 @@ class Keeper:
             if pair > known.get(node_id, (0, 0)):
                 self._at.board.forget(node_id)
 
+    async def _remember(self, standing: cluster_state.ClusterState, behind: str) -> None:
+        """What was seen, over a restart; and of a database that has gone back, for the others."""
+        if not behind:
+            await in_database(self.continuity.note, self.newest, standing.authority_epoch)
+        elif self._at.standstill.gap and not standing.is_restored:
+            await self._put_back(standing)
+
+    async def _put_back(self, standing: cluster_state.ClusterState) -> None:
+        """What this replica alone knows the others are to know as well, and whoever starts here later."""
+        try:
+            why = (self._at.standstill.gap, max(standing.authority_epoch, self.continuity.seen.authority_epoch))
+            kept = partial(restored_backup.keep_gap, self._at.database, self._at.coordinator_id, *why)
+            await in_database(partial(kept, now=self._at.now()))
+        except Refused as refused:
+            log.error("the others do not know that the database has gone back", reason=str(refused))  # noqa: TRY400
+
     def _stand(self, reason: str, without_keys: str) -> None:
         standstill = self._at.standstill
         stood = standstill.why
@@ -183,9 +203,11 @@ class Keeper:
 
 def _look_at_history(database: Database, continuity: Continuity) -> tuple[LinkMark, str]:
     """The newest link, and what of the history is missing, or nothing."""
+    seen = continuity.seen  # before what is read: what is made meanwhile need not be in it
     newest = history.look(database)
     with database.read() as transaction:
-        return newest or LinkMark(), continuity.gap(transaction)
+        epoch = cluster_state.standing(transaction).authority_epoch
+        return newest or LinkMark(), seen.gap(transaction, epoch)
 
 
 def _lost_heads(database: Database, board: Board) -> str:

@@ -17,8 +17,8 @@ from sqlalchemy import delete, func, select
 from coordinator.base.settings import CLOCK_SKEW_S, DAY, CoordinatorSettings
 from coordinator.changes import undoing
 from coordinator.database import catalog, documents, history, history_check, journals, schema
+from coordinator.database.continuity import LinkMark, link_at
 from coordinator.database.database import Database, Transaction
-from coordinator.database.history import LinkMark
 from coordinator.declared.kinds import Config
 
 UPLOADS_KEPT_S = DAY
@@ -61,7 +61,7 @@ def _audit(transaction: Transaction, limit: float) -> tuple[Mapping[str, int], L
         select(func.min(table.c.link)).where(table.c.link < transaction.link, table.c.at >= limit)
     )
     last = (first_kept or transaction.link - 1) - 1
-    named = history.link_at(transaction, last)
+    named = link_at(transaction, last)
     if named is None:
         return {"audit": 0, "links": 0}, None
     history.forget_links(transaction, last)

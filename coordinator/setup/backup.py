@@ -17,9 +17,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from coordinator.base.refusal import Code, Refused
-from coordinator.database import backup_record, database_copy
+from coordinator.database import database_copy
 from coordinator.database.database_fault import is_full
 from coordinator.keys import keystore
+from coordinator.replicas import backup_record
 from coordinator.setup import backup_archive, backup_files, lost_database
 from coordinator.setup.backup_archive import Manifest
 from coordinator.setup.configuration import Configuration

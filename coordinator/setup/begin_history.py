@@ -18,7 +18,7 @@ from pathlib import Path
 from sqlalchemy import func, select
 
 from coordinator.base.refusal import Code, Refused
-from coordinator.database import cluster_state, history, object_store, schema
+from coordinator.database import cluster_state, continuity, history, object_store, schema
 from coordinator.database.database import Database
 from coordinator.database.history import FirstLink
 from coordinator.keys import atomic_files
@@ -90,6 +90,7 @@ def _link(
             cluster_id = cluster_state.standing(transaction).cluster_id
             transaction.audit("history.begin", cluster_id, before, {"history_key": key.key_id})
             rows = transaction.number(select(func.count()).select_from(schema.audit))
+    continuity.forget(path.parent.with_name(continuity.FILE))  # the history that was seen is given up
     return BegunHistory(cluster_id, key.key_id, rows, path, is_seed_new)
 
 

@@ -33,7 +33,8 @@ ID_ABOUT = "This replica's id, as nodes and the log see it."
 # Each key with what it is for: docs/configuration.md is made of this.
 TABLES = {
     "database": {
-        "url": "`sqlite:///PATH`, or `postgresql+psycopg://...`: the only durable source of truth.",
+        "url": "`sqlite:///PATH`, or `postgresql+psycopg://...` with all servers where there are several "
+        "(`@db-1:5432,db-2:5432/`): the only durable source of truth.",
     },
     "listen": {
         "fleet": "`host:port` for members: TLS with pinned client certificates.",

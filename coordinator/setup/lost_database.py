@@ -10,13 +10,13 @@ from pathlib import Path
 from typing import NoReturn
 
 from sqlalchemy import inspect
-from sqlalchemy.engine import make_url
 
 from coordinator.base.refusal import Code, Refused
 from coordinator.database import cluster_state
 from coordinator.database.cluster_state import ClusterState
 from coordinator.database.database import Database
 from coordinator.keys import keystore
+from coordinator.servers import database_url
 from coordinator.setup.configuration import CREDENTIAL, Configuration
 from snapshot.bundle import CONFIG
 
@@ -26,7 +26,7 @@ BEGIN = "a cluster begins with `holdfastctl init`, which makes it; or name the r
 
 def check(at: Configuration) -> None:
     """Before anything is opened or made: whether there is a database at all. Refused otherwise."""
-    url = make_url(at.database_url)
+    url = database_url.read(at.database_url)
     if url.get_backend_name() != "sqlite":
         return
     file = Path(str(url.database))

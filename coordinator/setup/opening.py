@@ -7,6 +7,8 @@ import os
 from dataclasses import replace
 from pathlib import Path
 
+from coordinator.database import continuity
+from coordinator.database.continuity import Continuity
 from coordinator.database.database import Database
 from coordinator.database.history import LinkedHistory
 from coordinator.database.own_entry import OwnEntry
@@ -25,7 +27,9 @@ def open_as_coordinator(at: Configuration) -> Database:
     database = open_database(at)
     if isinstance(database.history, LinkedHistory):
         pin = identity.pin_of(identity.load(at.keys_directory, os.environ))
-        database.history = replace(database.history, own=OwnEntry(at.coordinator_id, pin))
+        file = at.keys_directory.absolute().with_name(continuity.FILE)
+        seen = Continuity() if database.is_sqlite else continuity.read_kept(file, database.servers)
+        database.history = replace(database.history, own=OwnEntry(at.coordinator_id, pin), continuity=seen)
     return database
 
 

@@ -13,12 +13,11 @@ from functools import partial
 from pathlib import Path
 from typing import BinaryIO
 
-from sqlalchemy.engine import make_url
-
 from coordinator.base.refusal import Code, Refused
 from coordinator.database import database_copy
 from coordinator.keys import atomic_files, keystore
 from coordinator.keys.atomic_files import plain_file
+from coordinator.servers import database_url
 from coordinator.setup import backup, backup_files, configuration
 from coordinator.setup.backup_archive import Manifest
 from coordinator.setup.configuration import Configuration
@@ -84,7 +83,7 @@ def _files(
     if path is not None:
         files.append((path, plain_file((folder / backup_files.CONFIGURATION).read_bytes(), 0o644)))
     if manifest.database == database_copy.SQLITE:
-        target = Path(str(make_url(at.database_url).database))
+        target = Path(str(database_url.read(at.database_url).database))
         _no_log_beside(target)
         files.append((target, partial(_copy, database)))
     return files

@@ -1,4 +1,5 @@
-"""Whether this database was restored: a node shows a head that we signed and that is not on record (rules K41, P30).
+"""Whether this database was restored: a node shows a head that we signed and that is not on record (rules K41, P30), or
+a coordinator has seen links of the history that are not here (continuity.py).
 
 From then on until the operator raises the epoch, no coordinator of this database signs, publishes or admits: whatever
 it signed would lie below what nodes hold (rules X12). Changes that are under way are halted: a refusal, a failed check
@@ -7,6 +8,7 @@ or a person's halt that came after the backup is forgotten here, and must not be
     shown       what a container proves: a head of this node, signed by our keys; reads
     stands      how it stands against our record; reads
     keep        the same, and from then on the state is put back, durably; one change
+    keep_gap    a coordinator has seen more of the history than is here: the state is put back likewise
     note        a claim that was not proven stands in the audit log, and nothing else happens
 """
 
@@ -102,6 +104,14 @@ def keep(database: Database, node_id: str, head: ProvenHead, *, now: float) -> C
             "restored_backup", node_id, ours._asdict() if ours else None, mark._asdict(), outcome=found.value
         )
     return found
+
+
+def keep_gap(database: Database, coordinator_id: str, gap: str, authority_epoch: int, *, now: float) -> None:
+    """The same, known by a coordinator that has seen more of the history, under that epoch (continuity.py)."""
+    with database.change(actor=coordinator_id, now=now) as transaction:
+        transaction.run(update(schema.cluster).values(put_back_epoch=authority_epoch))
+        steps.halt_all(transaction, RESTORED)
+        transaction.audit("restored_backup", coordinator_id, None, gap, outcome=Comparison.RESTORED_BACKUP.value)
 
 
 def note(database: Database, node_id: str, scope: str, held: Pair, outcome: str, *, now: float) -> None:

@@ -52,19 +52,31 @@ class Server:
     base: Path
     control: Path
     durable: bool = False
+    settings: str = _SETTINGS
 
     @property
     def url(self) -> str:
         return f"postgresql+psycopg://holdfast@/{{}}?host={self.base}"
 
     def start(self) -> None:
-        options = f"-k {self.base} -c listen_addresses='' {_SETTINGS} {'' if self.durable else _VOLATILE}"
+        options = f"-k {self.base} -c listen_addresses='' {self.settings} {'' if self.durable else _VOLATILE}"
         log = self.base / "log"
         _run(self.user, self.control, "start", "-w", "-D", self.base / "data", "-l", log, "-o", options)
 
     def stop(self) -> None:
         """At once, connections and all, as when the machine goes."""
         _run(self.user, self.control, "stop", "-w", "-m", "immediate", "-D", self.base / "data")
+
+    def promote(self) -> None:
+        """A standby takes writes from now on."""
+        _run(self.user, self.control, "promote", "-w", "-D", self.base / "data")
+
+    def follow(self, primary: "Server") -> None:
+        """Made anew, as a standby of another one that runs."""
+        shutil.rmtree(self.base / "data", ignore_errors=True)
+        copied = ("-h", primary.base, "-U", "holdfast", "-D", self.base / "data", "-R", "--no-sync", "-c", "fast")
+        _run(self.user, self.control.with_name("pg_basebackup"), *copied)
+        self.start()
 
 
 @contextmanager
@@ -75,14 +87,14 @@ def server(directory: Path, *, durable: bool = False) -> Iterator[str]:
 
 
 @contextmanager
-def stoppable(directory: Path, name: str, *, durable: bool = False) -> Iterator[Server]:
+def stoppable(directory: Path, name: str, *, durable: bool = False, settings: str = _SETTINGS) -> Iterator[Server]:
     """The same, as a thing to stop and start. `name` tells those of one test run apart."""
     bin_directory = programs()
     user = _runner()
-    base = _base(directory, user, name, durable=durable)
+    base = new_base(directory, user, name, durable=durable)
     data = ("-D", base / "data", "-U", "holdfast", "-A", "trust", "-E", "UTF8", "--locale=C.UTF-8", "--no-sync")
     _run(user, bin_directory / "initdb", *data)
-    started = Server(user, base, bin_directory / "pg_ctl", durable)
+    started = Server(user, base, bin_directory / "pg_ctl", durable, settings)
     started.start()
     try:
         yield started
@@ -119,7 +131,7 @@ def _runner() -> str | None:
     return next(name for name in _AS_OTHERS if name in names)
 
 
-def _base(directory: Path, user: str | None, name: str, *, durable: bool) -> Path:
+def new_base(directory: Path, user: str | None, name: str, *, durable: bool = False) -> Path:
     """A short path (a socket's may have 107 bytes) that the server's user can reach; on a disk where that is meant."""
     if user:
         place = (None if durable else memory_folder()) or "/tmp"

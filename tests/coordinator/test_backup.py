@@ -15,9 +15,11 @@ import pytest
 from sqlalchemy import select
 
 from coordinator.base.refusal import Code, Refused
-from coordinator.database import backup_record, database_copy, schema
+from coordinator.database import database_copy, schema
 from coordinator.database.database import Database
+from coordinator.replicas import backup_record
 from coordinator.run import build
+from coordinator.servers import database_url
 from coordinator.setup import backup
 from coordinator.setup import restore as restores
 from coordinator.setup.backup import BackupRequest
@@ -293,7 +295,7 @@ def test_a_server_without_the_tool_is_told_how_to_get_it(founded: Founded, tmp_p
     refused = refusal(lambda: database_copy.copy(url, tmp_path / "x"))
     assert (refused.code, "postgresql-client" in refused.remedy) == (Code.BACKUP_FAILED, True)
     assert "secret" not in str(refused)
-    assert database_copy._place(database_copy.make_url(url)) == (
+    assert database_copy._place(database_url.read(url)) == (
         ["--dbname=postgresql://holdfast@db.example/holdfast"],
         {"PGPASSWORD": "secret"},
     )

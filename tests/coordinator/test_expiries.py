@@ -6,10 +6,11 @@ import pytest
 from sqlalchemy import update
 
 from coordinator.base.settings import DAY, CoordinatorSettings
-from coordinator.database import backup_record, schema
+from coordinator.database import schema
 from coordinator.database.database import Database
 from coordinator.database.member_ends import MemberEnds
 from coordinator.membership import admission, operators
+from coordinator.replicas import backup_record
 from coordinator.runtime import expiries
 from coordinator.runtime.expiries import OwnCredentials
 from snapshot.bundle import RETIRING

@@ -9,8 +9,9 @@ from coordinator.base.refusal import Code, Refused
 from coordinator.base.settings import DAY, CoordinatorSettings
 from coordinator.database import history, history_check, history_manifest, object_store, running_digests, schema
 from coordinator.database.cluster_state import Founding
+from coordinator.database.continuity import ZERO, LastSeen, LinkMark, link_at
 from coordinator.database.database import Database, Transaction
-from coordinator.database.history import ZERO, FirstLink, LinkedHistory, LinkMark
+from coordinator.database.history import FirstLink, LinkedHistory
 from coordinator.database.history_check import CheckedPart
 from coordinator.keys.seed import Seed
 from coordinator.membership import admission, replicas, revocation
@@ -95,7 +96,7 @@ def test_each_change_is_a_link(linked: Database) -> None:
     newest = latest(linked)
     numbers = list(range(1, newest.mark.number + 1))
     with linked.read() as transaction:
-        kept = [history.link_at(transaction, number) or "" for number in numbers]
+        kept = [link_at(transaction, number) or "" for number in numbers]
         links = [history.parse_transition(history.get(transaction, history.TRANSITIONS, each)) for each in kept]
     assert [link.number for link in links] == numbers
     assert [link.previous for link in links] == [ZERO, *kept[:-1]]
@@ -454,16 +455,17 @@ def test_another_history_may_be_begun_over_one_that_was_broken(linked: Database)
 
 def test_what_was_seen_and_is_lacking_is_a_gap(linked: Database) -> None:
     """rules H37: a database that was exchanged under a replica; what was only trimmed is none"""
-    continuity = history.Continuity(latest(linked).mark)
+    seen = [LastSeen(latest(linked).mark, 1)]
 
-    def gap() -> str:
+    def gap(epoch: int = 1) -> str:
         with linked.read() as transaction:
-            return continuity.gap(transaction)
+            return seen[0].gap(transaction, epoch)
 
     assert gap() == ""
-    continuity.seen = LinkMark(99, ZERO)
+    seen[0] = LastSeen(LinkMark(99, ZERO), 1)
     assert "lacks link 99" in gap()
-    continuity.seen = LinkMark(1, "ab" * 32)
+    assert gap(epoch=2) == ""
+    seen[0] = LastSeen(LinkMark(1, "ab" * 32), 1)
     assert "has another link 1" in gap()
     trim(linked, NOW + 366 * DAY)
     assert gap() == ""

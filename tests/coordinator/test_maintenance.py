@@ -9,8 +9,8 @@ import trio.testing
 from sqlalchemy import select, update
 
 from coordinator.database import cluster_state, schema
+from coordinator.database.continuity import LastSeen, LinkMark
 from coordinator.database.database import KEPT_PAGES, Database
-from coordinator.database.history import LinkMark
 from coordinator.runtime import maintenance
 from coordinator.setup import begin_history
 from coordinator.trust import restored_backup
@@ -172,7 +172,7 @@ async def test_a_database_that_was_exchanged_lacks_what_was_seen(founded: Founde
     async with running(founded) as at:
         daemon = at.daemon
         await daemon.keeper.look()
-        daemon.keeper._continuity.seen = LinkMark(9_999, "ab" * 32)
+        daemon.keeper.continuity.seen = LastSeen(LinkMark(9_999, "ab" * 32), 1)
         await daemon.keeper.look()
         assert "lacks link 9999" in daemon.coordinator.standstill.reason
         assert not await is_ready(at)

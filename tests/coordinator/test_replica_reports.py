@@ -5,8 +5,8 @@ from dataclasses import replace
 import pytest
 
 from coordinator.base.settings import CLOCK_SKEW_S, HOUR
+from coordinator.database.continuity import BEGINNING, LinkMark
 from coordinator.database.database import Database
-from coordinator.database.history import BEGINNING, LinkMark
 from coordinator.membership import replica_reports, replicas
 from coordinator.membership.replica_reports import SILENT_S, HeardReplica, ReplicaReport
 from tests.coordinator import histories

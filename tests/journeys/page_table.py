@@ -89,6 +89,7 @@ HALTED = {"holdfastctl apply": 7}
 TOO_MUCH = {"holdfastctl apply -f fabric --prune": 6}
 ENDLESS = {"journalctl": "tests/systemd/arrival.py", "holdfast status --watch": "tests/holdfast/test_status_command.py"}
 BACKUP = "tests/journeys/test_backup.py"
+FAILOVER = "tests/coordinator/test_servers_failover.py"
 HISTORY = "tests/holdfast/test_operator_audit.py"
 LEAVING = "tests/holdfast/test_operator_leaving.py"
 COORDINATORS = "tests/holdfast/test_operator_coordinators.py"
@@ -245,6 +246,11 @@ COVERED: dict[str, list[tuple[str, Kind]]] = {
         ("holdfastctl backup verify", Elsewhere(BACKUP, '"backup", "verify"')),
         ("holdfast-coordinator: database_missing", Elsewhere(BACKUP, "database_missing")),
         ("systemctl stop holdfast-coordinator", Elsewhere(BACKUP, '"restore"')),
+        ("[database]", Elsewhere("tests/coordinator/test_database_url.py", "db-1:5432,db-2:5432")),
+        (
+            "the database does not answer",
+            Elsewhere(FAILOVER, "no server takes writes", "is a standby, which is read only"),
+        ),
         ("holdfastctl audit verify", Runs()),
         ("holdfastctl coordinators begin-history", Elsewhere(HISTORY, '"coordinators", "begin-history"')),
         ("holdfastctl status", Elsewhere("tests/coordinator/test_run.py", "clock_jumped")),
