@@ -137,11 +137,13 @@ def test_a_service_that_is_not_for_a_node_has_no_view(ids) -> None:
 @given(models())
 @examples(300)
 def test_the_services_of_a_node_are_what_every_service_says_of_it(state: Model) -> None:
-    """rules S18, S19: by looking at all of them; a scope for each, and together neither more nor less."""
+    """rules S18, S19, J30: by looking at all of them; a scope for each, and together neither more nor less."""
     for node_id, subject in state.subjects.items():
-        expected = {}
+        expected, keeps = {}, subject.member.keeps
         for each in state.of(Service):
             if each.organization not in subject.organizations:
+                continue
+            if keeps is not None and ("Service", each.id) not in keeps:  # it is draining, and had not this one
                 continue
             if "egress_service" in subject.roles and selects(each.runs_on, subject):
                 expected[each.id] = {"organization_id", "workload", "endpoints", "settings"}
