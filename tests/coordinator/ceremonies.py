@@ -142,4 +142,4 @@ class Ceremonies:
 
 
 def _content_hash(container: bytes) -> str:
-    return signing_requests._open(container).content_hash
+    return signing_requests.envelope_of(container).content_hash
