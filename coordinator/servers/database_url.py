@@ -8,6 +8,10 @@ Of a PostgreSQL that fails over all servers are named, in any of the forms that 
     postgresql+psycopg://holdfast@/holdfast?host=a,b&port=5432,5433&target_session_attrs=read-write
 
 SQLAlchemy by itself stumbles over the second, and libpq (pg_dump) takes the last host alone of the third.
+
+What stands before the `@` is never taken for hosts, whatever a password has in it: a comma, or a `/`, which SQLAlchemy
+takes as well. An `@` of the password alone has to be written `%40`, and is refused otherwise: who reads the rest as a
+host says part of a password in an error.
 """
 
 import re
@@ -22,7 +26,9 @@ REMEDY = "use sqlite:////absolute/path or postgresql+psycopg://"
 SEVERAL = "postgresql+psycopg://holdfast@db-1:5432,db-2:5432/holdfast?target_session_attrs=read-write"
 _WRITABLE = ("read-write", "primary")
 _PORTS = (1, 65_535)
-_PLACES = re.compile(r"^(?P<before>postgresql[^:]*://(?:[^/?#]*@)?)(?P<places>[^/?#@]*,[^/?#@]*)(?P<after>.*)$")
+_USER = r"(?:[^/?#]*@|[^:/]*:[^@]*@)?+"  # with the password; possessive: where there is one, it is nothing else
+_PLACES = re.compile(rf"^(?P<before>postgresql[^:]*://{_USER})(?P<places>[^/?#@]*,[^/?#@]*)(?P<after>(?:[/?#].*)?)$")
+_IPV6 = re.compile(r"^\[(?P<host>[^\]]*)\](?::(?P<port>.*))?$")
 
 
 @dataclass(frozen=True)
@@ -79,19 +85,32 @@ def places_of(url: URL) -> list[ServerPlace]:
 
 def _parse(text: str) -> URL:
     """`a:1,b:2` moves to where SQLAlchemy takes it."""
-    if match := _PLACES.match(text):
-        bare, places = make_url(match["before"] + match["after"]), match["places"].split(",")
-        if "host" in bare.query:
-            raise _wrong("hosts stand before the database's name and behind it", "name them in one place")
-        if not any(map(_has_port, places)):
-            return bare.update_query_dict({"host": ",".join(places)})
-        split = [place.partition(":")[::2] for place in places]
-        named = {"host": ",".join(host for host, _ in split), "port": ",".join(port for _, port in split)}
-        return bare.update_query_dict(named)
+    match = _PLACES.match(text)
+    found = _make(match["before"] + match["after"] if match else text)
+    if found.host and "@" in found.host:
+        raise _wrong("there is an @ in its password", "write it as %40")
+    if match is None:
+        return found
+    if "host" in found.query:
+        raise _wrong("hosts stand before the database's name and behind it", "name them in one place")
+    split = [_split(place) for place in match["places"].split(",")]
+    named = {"host": ",".join(host for host, _ in split), "port": ",".join(port for _, port in split)}
+    return found.update_query_dict({name: value for name, value in named.items() if value.strip(",")})
+
+
+def _make(text: str) -> URL:
     try:
         return make_url(text)
     except ValueError as error:
         raise ArgumentError("its port is no number") from error
+
+
+def _split(place: str) -> tuple[str, str]:
+    """Host and port, `[::1]:5432` too; an empty port where there is none."""
+    if found := _IPV6.match(place):
+        return found["host"], found["port"] or ""
+    host, _, port = place.partition(":") if _has_port(place) else (place, "", "")
+    return host, port
 
 
 def _has_port(host: str) -> bool:
