@@ -32,6 +32,21 @@ AGAIN = "nothing was adopted: it is tried again by itself"
 
 
 @dataclass(frozen=True)
+class _Entry:
+    url: str
+    certificate_sha256: str
+    roles: object
+
+
+@dataclass(frozen=True)
+class _Manifest:
+    """What is read of one."""
+
+    coordinators: Mapping[str, _Entry]
+    mesh_key: str
+
+
+@dataclass(frozen=True)
 class NamedPeer:
     """Another coordinator of a manifest: `certificate` is DER."""
 
@@ -67,19 +82,20 @@ def publish(database: Database, der: bytes, *, now: float) -> None:
 
 
 def read_unverified(database: Database, own: str) -> UnverifiedManifest | None:
-    """None where there is no history, or it is not readable."""
+    """None where there is no history. `untrusted_history` where what is there is out of form."""
     with database.read() as transaction:
-        try:
-            content = _newest_manifest(transaction)
-        except Refused:
-            return None
+        content = _newest_manifest(transaction)
         if content is None:
             return None
-        pins = _pins(content)
-        found = ((name, _find_certificate(transaction, pin)) for name, pin in pins.items() if name != own)
-        urls = {name: str(entry["url"]) for name, entry in _entries(content).items()}
-        peers = tuple(NamedPeer(name, urls[name], der) for name, der in found if der is not None)
-    return UnverifiedManifest(content, _mesh_key(content), pins, peers)
+        manifest = _parse(content)
+        found = (
+            (name, entry, _find_certificate(transaction, entry.certificate_sha256))
+            for name, entry in manifest.coordinators.items()
+            if name != own
+        )
+        peers = tuple(NamedPeer(name, entry.url, der) for name, entry, der in found if der is not None)
+    pins = {name: entry.certificate_sha256 for name, entry in manifest.coordinators.items()}
+    return UnverifiedManifest(content, manifest.mesh_key, pins, peers)
 
 
 def hand_over(
@@ -94,10 +110,11 @@ def hand_over(
         latest = database.history.latest(transaction)
         database.history.check_own(transaction, latest)
         content = history.get(transaction, history.MANIFESTS, latest.transition.manifest)
-    entry = _entries(content).get(asking, {})
-    if not pin or entry.get("certificate_sha256") != pin or entry.get("roles") != [ROLE]:
+    manifest = _parse(content)
+    entry = manifest.coordinators.get(asking)
+    if not pin or entry is None or entry.certificate_sha256 != pin or entry.roles != [ROLE]:
         raise Refused(Code.PERMISSION_DENIED, f"the manifest names no coordinator {asking} with the certificate {pin}")
-    mesh_key = next((key for key in keys if key.key_id == _mesh_key(content)), None)
+    mesh_key = next((key for key in keys if key.key_id == manifest.mesh_key), None)
     if mesh_key is None:
         raise Refused(Code.STALE_STATE, "this coordinator has no mesh key of the manifest itself", remedy="ask another")
     return RecoverAnswer(nonce, seed.seed, seed.salt, mesh_key.to_pem(), content)
@@ -169,17 +186,22 @@ def _newest_manifest(transaction: Transaction) -> bytes | None:
     return history.get(transaction, history.MANIFESTS, transition.manifest)
 
 
-def _pins(content: bytes) -> dict[str, str]:
-    return {name: str(entry.get("certificate_sha256")) for name, entry in _entries(content).items()}
+def _parse(content: bytes) -> _Manifest:
+    """`untrusted_history` for any other form: of what nobody has verified yet nothing is taken for granted."""
+    try:
+        value = canonical.loads(content)
+    except canonical.NotCanonical as error:
+        raise history.distrust(f"the manifest is out of form: {error}") from None
+    members = value if isinstance(value, dict) else {}
+    entries, mesh_key = members.get("coordinators"), members.get("mesh_key")
+    if not isinstance(entries, dict) or not isinstance(mesh_key, str):
+        raise history.distrust("the manifest is out of form")
+    return _Manifest({name: _entry(name, entry) for name, entry in entries.items()}, mesh_key)
 
 
-def _mesh_key(content: bytes) -> str:
-    value = canonical.loads(content)
-    return str(value.get("mesh_key", "")) if isinstance(value, dict) else ""
-
-
-def _entries(content: bytes) -> Mapping[str, Mapping[str, object]]:
-    value = canonical.loads(content)
-    entries = value.get("coordinators") if isinstance(value, dict) else None
-    found = entries if isinstance(entries, dict) else {}
-    return {name: entry for name, entry in found.items() if isinstance(entry, dict)}
+def _entry(name: str, value: object) -> _Entry:
+    members = value if isinstance(value, dict) else {}
+    url, pin = members.get("url"), members.get("certificate_sha256")
+    if not isinstance(url, str) or not isinstance(pin, str):
+        raise history.distrust(f"the manifest's entry of {name} is out of form")
+    return _Entry(url, pin, members.get("roles"))

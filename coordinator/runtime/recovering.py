@@ -71,7 +71,7 @@ class Recovering:
             await self._publish()
             tried = await in_library(peer_recovery.read_unverified, at.database, at.coordinator_id)  # 1
         except (SQLAlchemyError, Refused) as error:  # `look` says so
-            log.info("the manifest was not read", reason=line_of(error) if isinstance(error, SQLAlchemyError) else "")
+            log.info("the manifest was not read", reason=_words(error))
             return False
         if tried is None:
             return True
@@ -119,8 +119,8 @@ class Recovering:
             found = await in_library(_judge, self._at.database, tried, nonce, received)  # 4 to 7
             keys = await in_database(_keep, self._at.keys_directory, found)
         except (ClientError, BadMessageError, UnusableKeyError, Refused, SQLAlchemyError, OSError) as error:
-            reason = line_of(error) if isinstance(error, SQLAlchemyError) else str(error)
-            log.warning("not recovered from a peer", coordinator=peer.coordinator_id, place=str(place), reason=reason)
+            about = {"coordinator": peer.coordinator_id, "place": str(place), "reason": _words(error)}
+            log.warning("not recovered from a peer", **about)
             return False
         self._use(found, keys)
         log.info("recovered from a peer", coordinator=peer.coordinator_id, mesh_key=found.mesh_key.key_id)
@@ -170,3 +170,7 @@ def _keep(directory: Path, found: Secrets) -> tuple[SigningKey, ...]:
     if not (directory / keystore.file_name(CONFIG, found.mesh_key)).exists():
         keystore.keep(directory, CONFIG, found.mesh_key)
     return keystore.config_keys(directory, os.environ)
+
+
+def _words(error: Exception) -> str:
+    return line_of(error) if isinstance(error, SQLAlchemyError) else str(error)

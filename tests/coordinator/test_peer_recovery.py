@@ -11,7 +11,7 @@ import pytest
 from sqlalchemy import delete, update
 
 from coordinator.base.refusal import Code, Refused
-from coordinator.database import schema
+from coordinator.database import history, object_store, schema
 from coordinator.database.cluster_state import Founding
 from coordinator.database.database import Database
 from coordinator.database.history import LinkedHistory
@@ -244,6 +244,49 @@ async def test_a_further_coordinator_becomes_ready_and_nobody_carried_a_secret(p
             other.daemon.coordinator.publisher.sign_with(())
             assert await recovering.attempt()  # it is not named, so it asks nobody
             assert keystore.config_keys(keys, {}) == ()
+
+
+def forge(database: Database, manifest: bytes) -> history.Pointer:
+    """Another manifest under the newest link, as whoever can write there may do; the pointer of before."""
+    with database.read() as transaction:
+        before = object_store.pointer(transaction, history.LATEST)
+    with database.record() as transaction:
+        (key,) = object_store.put_all(transaction, history.MANIFESTS, [manifest])
+        said = history.Transition(key.rpartition("/")[2], "00" * 32, before.value, 99).to_bytes()
+        (key,) = object_store.put_all(transaction, history.TRANSITIONS, [said])
+    point(database, before._replace(value=key.rpartition("/")[2]))
+    return before
+
+
+def point(database: Database, to: history.Pointer) -> None:
+    with database.engine.begin() as connection:
+        connection.execute(update(schema.pointers).values(to._asdict()))
+
+
+NO_MANIFESTS = (
+    b"not json",
+    b"[]",
+    b'{"coordinators":{}}',
+    b'{"coordinators":{"coord-1":[]},"mesh_key":""}',
+    b'{"coordinators":{"coord-1":{"certificate_sha256":"","roles":["coordinator"]}},"mesh_key":""}',
+)
+
+
+async def test_a_manifest_out_of_form_ends_nothing(pair: tuple[Founded, Founded]) -> None:
+    """rules H27: it is read before anybody can verify it; nothing is adopted, and the next one is read as ever"""
+    one, two = pair
+    async with running(one) as first:
+        two.settings += f'\n[peers]\nask = "127.0.0.1:{first.ports.coordinators}"'
+        async with running(two) as other:
+            recovering, database = other.daemon.recovering, first.daemon.coordinator.database
+            await recovering._publish()
+            for manifest in NO_MANIFESTS:
+                before = forge(database, manifest)
+                assert not await recovering.attempt()
+                assert not (two.folder / "keys" / seeds.FILE).exists()
+                point(database, before)
+            await first.daemon.recovering.attempt()
+            assert await recovering.attempt()
 
 
 async def test_a_stranger_and_one_that_was_taken_away_are_not_let_in(pair: tuple[Founded, Founded]) -> None:
