@@ -108,6 +108,16 @@ def plain_file(data: bytes, mode: int = 0o600) -> Callable[[Path], None]:
     return write
 
 
+def replace_file(path: Path, data: bytes, mode: int = 0o600) -> None:
+    """The whole file, whether or not one was there, or what was there before; on the disk when this returns."""
+    beside = path.with_name(f".{path.name}.new")
+    with as_owner_of(path.parent):
+        beside.unlink(missing_ok=True)
+        plain_file(data, mode)(beside)
+        beside.replace(path)
+        keystore.sync_directory(path.parent)
+
+
 def _note(note: Path, files: Sequence[Path]) -> None:
     """What is about to be written, on the disk before any of it: files, then directories that are new."""
     new = {path.parent for path in files if not path.parent.exists()}

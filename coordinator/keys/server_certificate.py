@@ -11,7 +11,7 @@ from cryptography.hazmat.primitives import serialization
 from coordinator.base.refusal import Code, Refused
 from coordinator.keys import keystore
 from coordinator.keys.acting import as_owner_of
-from coordinator.keys.atomic_files import plain_file
+from coordinator.keys.atomic_files import replace_file
 from wire.certificate import BadCertificateError, Certificate, KeyPair, issue_server, pem_chain_to_der, pem_to_der
 from wire.endpoint import BadEndpointError, Endpoint
 
@@ -35,8 +35,8 @@ def authority_in(directory: Path, passphrase: bytes | None = None, *, beside: Pa
 def keep_authority(directory: Path, ca: KeyPair, passphrase: bytes | None) -> None:
     """A new CA, its key first: a certificate must not be told of whose key nobody has."""
     directory.mkdir(mode=0o700, parents=True, exist_ok=True)
-    _replace(directory / AUTHORITY_KEY, encrypt(ca.key_pem, passphrase), 0o600)
-    _replace(directory / AUTHORITY, ca.certificate_pem, 0o644)
+    replace_file(directory / AUTHORITY_KEY, encrypt(ca.key_pem, passphrase), 0o600)
+    replace_file(directory / AUTHORITY, ca.certificate_pem, 0o644)
 
 
 def encrypt(key_pem: bytes, passphrase: bytes | None) -> bytes:
@@ -102,8 +102,8 @@ def renew(certificate: Path, key: Path, ca: KeyPair, hosts: Sequence[str], now: 
     """
     names = hosts or _read(certificate.read_bytes()).names
     pair = issue(ca, names, now)
-    _replace(key, pair.key_pem, 0o600)
-    _replace(certificate, pair.certificate_pem, 0o644)
+    replace_file(key, pair.key_pem, 0o600)
+    replace_file(certificate, pair.certificate_pem, 0o644)
     return _read(pair.certificate_pem)
 
 
@@ -123,13 +123,13 @@ def exchange(certificate: Path, key: Path, ca: KeyPair, now: float) -> Certifica
     if present.is_file() and present.read_bytes() != ca.certificate_pem:
         with as_owner_of(tls):
             before.mkdir(mode=0o700, exist_ok=True)
-        _replace(before / AUTHORITY, present.read_bytes(), 0o644)
+        replace_file(before / AUTHORITY, present.read_bytes(), 0o644)
         if (tls / AUTHORITY_KEY).is_file():
-            _replace(before / AUTHORITY_KEY, (tls / AUTHORITY_KEY).read_bytes(), 0o600)
+            replace_file(before / AUTHORITY_KEY, (tls / AUTHORITY_KEY).read_bytes(), 0o600)
     made = renew(certificate, key, ca, (), now)
     with as_owner_of(tls):
         (tls / AUTHORITY_KEY).unlink(missing_ok=True)
-    _replace(present, ca.certificate_pem, 0o644)
+    replace_file(present, ca.certificate_pem, 0o644)
     return made
 
 
@@ -147,12 +147,3 @@ def _read(pem: bytes) -> Certificate:
     except BadCertificateError as error:
         remedy = "give the names: --host"
         raise Refused(Code.BAD_KEY, f"the present certificate: {error}", remedy=remedy) from None
-
-
-def _replace(path: Path, data: bytes, mode: int) -> None:
-    beside = path.with_name(f".{path.name}.new")
-    with as_owner_of(path.parent):
-        beside.unlink(missing_ok=True)
-        plain_file(data, mode)(beside)
-        beside.replace(path)
-        keystore.sync_directory(path.parent)

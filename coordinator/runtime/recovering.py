@@ -23,7 +23,7 @@ from coordinator.database.own_entry import OwnEntry
 from coordinator.keys import identity, keystore
 from coordinator.keys import seed as seeds
 from coordinator.keys.acting import as_owner_of
-from coordinator.keys.atomic_files import plain_file
+from coordinator.keys.atomic_files import replace_file
 from coordinator.keys.signing_key import SigningKey, UnusableKeyError
 from coordinator.membership import peer_recovery
 from coordinator.membership.peer_recovery import NamedPeer, Secrets, UnverifiedManifest
@@ -157,18 +157,20 @@ def _judge(database: Database, tried: UnverifiedManifest, nonce: str, received: 
 
 
 def _keep(directory: Path, found: Secrets) -> tuple[SigningKey, ...]:
-    """The config keys as they lie there now. Refused where another seed lies there: nothing is written over."""
+    """The config keys as they lie there now. Refused where another seed lies there: nothing is written over. Each file
+    is there whole or not at all, or the next attempt would find a short one in its way.
+    """
     held = seeds.load(directory, os.environ)
     if held is not None and held != found.seed:
         remedy = f"move {directory / seeds.FILE} away, and restart"
         raise Refused(Code.UNTRUSTED_HISTORY, "another seed lies here than the history's", remedy=remedy)
+    with as_owner_of(directory):
+        keystore.own_directory(directory)
     if held is None:
-        with as_owner_of(directory):
-            keystore.own_directory(directory)
-            plain_file(found.seed.to_bytes())(directory / seeds.FILE)
-            keystore.sync_directory(directory)
-    if not (directory / keystore.file_name(CONFIG, found.mesh_key)).exists():
-        keystore.keep(directory, CONFIG, found.mesh_key)
+        replace_file(directory / seeds.FILE, found.seed.to_bytes())
+    key = directory / keystore.file_name(CONFIG, found.mesh_key)
+    if not key.exists():
+        replace_file(key, found.mesh_key.to_pem())
     return keystore.config_keys(directory, os.environ)
 
 

@@ -34,7 +34,7 @@ ID_ABOUT = "This replica's id, as nodes and the log see it."
 TABLES = {
     "database": {
         "url": "`sqlite:///PATH`, or `postgresql+psycopg://...` with all servers where there are several "
-        "(`@db-1:5432,db-2:5432/`): the only durable source of truth.",
+        "(`@db-1:5432,db-2:5432/`): the only durable source of truth. An `@` in a password is written `%40`.",
     },
     "listen": {
         "fleet": "`host:port` for members: TLS with pinned client certificates.",

@@ -2,8 +2,10 @@
 H46, H47).
 """
 
+import resource
 import stat
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
@@ -23,6 +25,7 @@ from coordinator.keys.signing_key import SigningKey
 from coordinator.membership import peer_recovery, replicas
 from coordinator.membership.peer_recovery import Secrets, UnverifiedManifest
 from coordinator.membership.recover_messages import RecoverAnswer, RecoverRequest
+from coordinator.runtime.recovering import _keep
 from coordinator.setup import begin_history, pin_identity
 from coordinator.setup.opening import with_history
 from tests.coordinator.daemon import running
@@ -287,6 +290,39 @@ async def test_a_manifest_out_of_form_ends_nothing(pair: tuple[Founded, Founded]
                 point(database, before)
             await first.daemon.recovering.attempt()
             assert await recovering.attempt()
+
+
+@contextmanager
+def full_disk(room: int) -> Iterator[None]:
+    """Each file that is written meanwhile ends after so many bytes."""
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (room, before[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+
+
+async def test_what_was_half_written_is_in_nobodys_way(pair: tuple[Founded, Founded]) -> None:
+    """rules J34: a disk that is full in the middle of the seed, and in the middle of the key"""
+    one, two = pair
+    keys, seed = two.folder / "keys", seeds.load(one.folder / "keys", {})
+    found = Secrets(seed, one.config)
+    with full_disk(len(seed.to_bytes()) // 2), pytest.raises(OSError, match="too large"):
+        _keep(keys, found)
+    _keep(keys, found)
+    (keys / keystore.file_name("config", one.config)).unlink()
+    with full_disk(len(one.config.to_pem()) // 2), pytest.raises(OSError, match="too large"):
+        _keep(keys, found)
+    (keys / seeds.FILE).unlink()
+    async with running(one) as first:
+        two.settings += f'\n[peers]\nask = "127.0.0.1:{first.ports.coordinators}"'
+        async with running(two) as other:
+            await other.daemon.recovering._publish()
+            await first.daemon.recovering.attempt()
+            assert await other.daemon.recovering.attempt()
+    assert seeds.load(keys, {}) == seed
+    assert [key.key_id for key in keystore.config_keys(keys, {})] == [one.config.key_id]
 
 
 async def test_a_stranger_and_one_that_was_taken_away_are_not_let_in(pair: tuple[Founded, Founded]) -> None:
