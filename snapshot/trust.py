@@ -56,9 +56,13 @@ class Authority:
 
 def authority_over(envelope: Envelope, holder: VerifierState, now: float) -> Authority:
     """Our bundle's; for a first bundle that of the given roots; without either, nobody's."""
-    purpose = ROOT if is_root_signed(envelope) else CONFIG
+    return authority_for(ROOT if is_root_signed(envelope) else CONFIG, envelope.scope_type, holder, now)
+
+
+def authority_for(purpose: str, scope_type: str, holder: VerifierState, now: float) -> Authority:
+    """Over any document of this type that keys of this purpose sign."""
     if holder.bundle is not None:
-        of_config = holder.bundle.config_threshold(envelope.scope_type)
+        of_config = holder.bundle.config_threshold(scope_type)
         threshold = holder.bundle.thresholds[ROOT] if purpose == ROOT else of_config
         return Authority(holder.bundle.keys, threshold, purpose, holder, now)
     if holder.roots is not None:

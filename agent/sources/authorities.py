@@ -7,9 +7,11 @@
 
 The file of agent.toml is what a node is given to find its cluster at all. From the first signed list on that list is
 believed, and the file is not: else a CA that was withdrawn, because its key was stolen, would be believed for ever by
-every node that was installed with it. Over an exchange the list names both, so no node has to be touched. Nothing is
-kept beside the documents: the list is that of the document that is active, before and after a restart, and the file
-counts again only where no list is held (a first join, or a store that was lost).
+every node that was installed with it. Over an exchange the list names both, so no node has to be touched. The list is
+that of the document that is active. Where none is, since the node was revoked, or its identity reset, the last one that
+was is kept beside the documents with who signed it, and counts as it would if it were active: else such a node would
+offer its token to whoever has the key of a CA that was withdrawn. The file counts again only where no list was ever
+held (a first join, or a store that was lost).
 
 A list serves on when its document has expired: it says to whose servers the node speaks and nothing else, all that
 they give is verified, and without it the node could not be told better.
@@ -20,6 +22,8 @@ which the roots sign, are also asked for where the chain ends at any CA that a l
 of the file; nothing else is believed there, and nothing is told but the number of the bundle that is held. Of lists the
 first CAs are remembered, so he can add to them and push none out. And once a bundle revokes the signer of the list, all
 of these are believed for everything, until the next list: his among them, for he may have signed the list before last.
+So it is with a list that outlives its document. A node whose identity was reset asks for no bundles before it has
+joined: where his list is its last one, the newest bundle is brought to it as a file first.
 
 Example. The list names A; an exchange begins, and it names A and B; the coordinators show certificates of B; it names
 B alone. A node that slept from the first to the last knows A alone, and refuses them all (`unknown_ca`): it is brought
@@ -39,10 +43,10 @@ Rejected:
 import base64
 import binascii
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 
-from agent.state.held_state import BOOTSTRAP
+from agent.state.held_state import BOOTSTRAP, are_vouched_for
 from agent.state.node import RunningNode
 from snapshot import canonical
 from wire.certificate import BadCertificateError, Certificate
@@ -61,13 +65,18 @@ class SignedAuthorities:
 
 @dataclass(frozen=True)
 class SeenAuthorities:
-    """CAs that lists of this epoch have named, the first of them."""
+    """CAs that lists of this epoch have named, the first of them; the last list, and which config keys have signed it,
+    none where they were not trusted when it was last looked at.
+    """
 
     epoch: int = 0
     ders: tuple[bytes, ...] = ()
+    listed: tuple[bytes, ...] = ()
+    signers: tuple[str, ...] = ()
 
     def to_row(self) -> dict[str, object]:
-        return {"epoch": self.epoch, "ders": list(self.ders)}
+        rest = {"ders": list(self.ders), "listed": list(self.listed), "signers": list(self.signers)}
+        return {"epoch": self.epoch, **rest}
 
 
 @dataclass(frozen=True)
@@ -88,14 +97,22 @@ def parse_row(value: object) -> SeenAuthorities:
     epoch, ders = value.get("epoch"), value.get("ders")
     if not isinstance(epoch, int) or not isinstance(ders, list | tuple) or len(ders) > MOST_SEEN:
         return SeenAuthorities()
-    return SeenAuthorities(epoch, tuple(der for der in ders if isinstance(der, bytes)))
+    seen = SeenAuthorities(epoch, tuple(der for der in ders if isinstance(der, bytes)))
+    listed, signers = value.get("listed"), value.get("signers")
+    if not isinstance(listed, list | tuple) or not isinstance(signers, list | tuple) or len(listed) > MOST:
+        return seen  # as an earlier release wrote it
+    last = tuple(der for der in listed if isinstance(der, bytes))
+    return replace(seen, listed=last, signers=tuple(key_id for key_id in signers if isinstance(key_id, str)))
 
 
-def after_list(before: SeenAuthorities, epoch: int, listed: tuple[bytes, ...]) -> SeenAuthorities:
+def after_list(
+    before: SeenAuthorities, epoch: int, listed: tuple[bytes, ...], signers: tuple[str, ...] = ()
+) -> SeenAuthorities:
     """The node holds a document of this epoch with this list. A higher epoch begins anew: the roots have said so."""
     if epoch > before.epoch:
-        return SeenAuthorities(epoch, listed)
-    return SeenAuthorities(before.epoch, tuple(dict.fromkeys((*before.ders, *listed)))[:MOST_SEEN])
+        return SeenAuthorities(epoch, listed, listed, signers)
+    ders = tuple(dict.fromkeys((*before.ders, *listed)))[:MOST_SEEN]
+    return SeenAuthorities(before.epoch, ders, listed, signers)
 
 
 def choose_authorities(
@@ -117,10 +134,22 @@ def believed_authorities(node: RunningNode) -> BelievedAuthorities:
     """By this node now. A manual map follows no list: each of its sources has a file of its own (rules K3)."""
     if node.settings.coordinator is None:
         return BelievedAuthorities()
-    held = node.holdings.scopes.get(BOOTSTRAP)
-    is_vouched_for = held is None or not held.signer_revoked
-    signed = signed_authorities(node.holdings.authorities)
+    signed, is_vouched_for = _last_list(node)
     return choose_authorities(signed, parse_row(node.authorities_row), is_vouched_for=is_vouched_for)
+
+
+def last_resort_of(node: RunningNode) -> BelievedAuthorities:
+    signed, _ = _last_list(node)
+    return last_resort(signed, parse_row(node.authorities_row))
+
+
+def _last_list(node: RunningNode) -> tuple[SignedAuthorities, bool]:
+    """That of the active document, else the last one; and whether who signed it is trusted still."""
+    held = node.holdings.scopes.get(BOOTSTRAP)
+    if held is not None:
+        return signed_authorities(node.holdings.authorities), not held.signer_revoked
+    seen = parse_row(node.authorities_row)
+    return SignedAuthorities(seen.listed), are_vouched_for(seen.signers, BOOTSTRAP, node.holdings.holder)
 
 
 @lru_cache(maxsize=4)

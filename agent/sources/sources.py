@@ -174,8 +174,7 @@ class Sources:
     async def last_resort(self, source: Source) -> AsyncIterator[Source]:
         """The same source, also where its chain ends at a CA that is believed for trust bundles alone."""
         node, authority, identity = self.node, first_authority(self.node.settings), self.identity
-        signed = authorities.signed_authorities(node.holdings.authorities)
-        anybody = authorities.last_resort(signed, authorities.parse_row(node.authorities_row))
+        anybody = authorities.last_resort_of(node)
         connector = LateConnector(lambda: authority_connector(anybody, authority, identity), str(authority))
         line = ClientConnector(HttpClient(connector, deadlines(node.settings)), connector)
         try:
@@ -229,13 +228,14 @@ class Sources:
             log.warning("addresses not kept", fault=error.fault, detail=error.detail)
 
     async def _keep_authorities(self) -> None:
-        """Durable before a list that lacks one of them can follow."""
+        """Durable before a list that lacks one of them can follow, and before the document is let go."""
         node, document = self.node, self.node.holdings.kept.active.get(BOOTSTRAP)
         if document is None or node.settings.coordinator is None:
             return
         signed = authorities.signed_authorities(node.holdings.authorities)
         before = authorities.parse_row(node.authorities_row)
-        seen = authorities.after_list(before, document.envelope.authority_epoch, signed.ders)
+        signers = () if node.holdings.scopes[BOOTSTRAP].signer_revoked else document.signers
+        seen = authorities.after_list(before, document.envelope.authority_epoch, signed.ders, signers)
         if seen == before:
             return
         row = seen.to_row()

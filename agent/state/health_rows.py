@@ -3,6 +3,6 @@ those whom it asks, beside documents.
 """
 
 ADDRESSES_ROW = "addresses"  # of `peers`: where the names of sources have led
-AUTHORITIES_ROW = "authorities"  # CAs that node_bootstraps have listed
+AUTHORITIES_ROW = "authorities"  # CAs that node_bootstraps have listed, and the last list
 OUTAGE_ROW = "outage"  # how long its head has been out, for the clock of degraded mode (rules J38)
 REVOKED_ROW = "revoked"  # that it was revoked, by which document, when

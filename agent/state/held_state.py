@@ -3,7 +3,7 @@
 Expensive parts (a bundle's keys, what a section names) are read once for each content and kept while it is active.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from agent.state.compact_set import compact, together
@@ -12,13 +12,14 @@ from agent.state.view import View, Views
 from snapshot import bundle as bundles
 from snapshot import manifest as manifests
 from snapshot import trust
+from snapshot.bundle import CONFIG, TrustBundle
 from snapshot.bundle import SCOPE as TRUST_BUNDLE
-from snapshot.bundle import TrustBundle
 from snapshot.degraded import HeldScope
 from snapshot.grants import POLICY_SCOPE, POLICY_SECTION, Grants, LateGrants, Policy, parse_policy, read_grants
 from snapshot.identifiers import HEAD, SCOPE_TYPES, parse_scope
 from snapshot.limits import Limits
 from snapshot.manifest import Head, Revocations
+from snapshot.trust import Authority
 from snapshot.verifier_state import Roots, VerifierState
 from store.base.documents import StoredDocument
 from store.base.enrolment import Enrolment
@@ -206,11 +207,19 @@ def is_vouched_for(document: StoredDocument, holder: VerifierState) -> bool:
     """Whether enough of the signers that counted are still trusted, whatever the time (format.md 8; threats D-41)."""
     if document.envelope.scope_type == TRUST_BUNDLE:
         return True
-    authority = replace(trust.authority_over(document.envelope, holder, 0), at_any_time=True)
-    scope_type = document.envelope.scope_type
-    return sum(authority.fault(signer, scope_type) is None for signer in document.signers) >= max(
-        1, authority.threshold
+    return _are_enough(
+        document.signers, document.envelope.scope_type, trust.authority_over(document.envelope, holder, 0)
     )
+
+
+def are_vouched_for(signers: Sequence[str], scope_type: str, holder: VerifierState) -> bool:
+    """The same, of config keys that have signed what is not held any more."""
+    return _are_enough(signers, scope_type, trust.authority_for(CONFIG, scope_type, holder, 0))
+
+
+def _are_enough(signers: Sequence[str], scope_type: str, authority: Authority) -> bool:
+    authority = replace(authority, at_any_time=True)
+    return sum(authority.fault(signer, scope_type) is None for signer in signers) >= max(1, authority.threshold)
 
 
 def _roles_and_organizations(active: Mapping[str, StoredDocument]) -> tuple[frozenset[str], frozenset[str]]:

@@ -85,7 +85,7 @@ def test_who_signs_lists_can_add_and_push_none_out(held):
     """threats T16: within an epoch, which only the roots raise"""
     seen = SeenAuthorities()
     for epoch, listed in held:
-        before, seen = seen, after_list(seen, epoch, listed)
+        before, seen = seen, after_list(seen, epoch, listed, ("sha256:1",))
         if epoch <= before.epoch:
             assert seen.ders[: len(before.ders)] == before.ders
         assert len(seen.ders) <= MOST_SEEN

@@ -13,13 +13,17 @@ import trio.testing
 
 from agent.base.byte_source import Chunks
 from agent.config.configuration import MapEntry
+from agent.enrolment import identity_reset
 from agent.enrolment.join_request import coordinators
 from agent.sources.authorities import MOST, MOST_SEEN
 from agent.sources.source import head_place
 from agent.state.held_state import BOOTSTRAP
 from snapshot import codes
+from snapshot.bundle import SCOPE as TRUST_BUNDLE
+from snapshot.manifest import Revocations
+from store.base.disk import Disk
 from tests.agent.bench import bench
-from tests.fakes.cluster import CLUSTER_ID, DAY
+from tests.fakes.cluster import CLUSTER_ID, DAY, key
 from tests.fakes.storage import StorageServer
 from tests.fakes.thief import repair
 from tests.journeys.lab import lab
@@ -186,6 +190,74 @@ async def test_who_lists_a_ca_of_his_own_keeps_no_bundle_out(one, second, mock_c
         async with bench(one) as made:
             made.node.membership.is_member = True
             await comes_back(made, real)
+
+
+async def let_go(one, second, how):
+    """A node of one list, {second}, its file naming the first CA; then it holds no list. As it starts again."""
+    async with bench(one) as made:
+        await made.settle()
+        await hold(made, second)
+        if how == "revoked":
+            await made.outside.update.activating.let_all_go()
+            await made.outside.sources.follow()
+            assert await joins(made, one.server.authority, second) == ["unknown_ca", "ok"]
+        store = made.node.store
+        if how == "reset":
+            identity_reset.reset(store, Disk(), identity_reset.look(store), now=one.clock.true)
+
+
+async def joins(made, *authorities):
+    """By each of these CAs, whether a token would be sent to who shows a certificate of it."""
+    found = []
+    for authority in authorities:
+        await made.server.show_certificate_of(authority)
+        async with coordinators(made.node) as client:
+            place = Endpoint("127.0.0.1", made.server.join_port, configured=True)
+            try:
+                await client.fetch(place, Call("GET", path("v1", "join", "nonce")))
+                found.append("ok")
+            except ClientError as error:
+                found.append(str(error.reason))
+    return found
+
+
+@pytest.mark.parametrize("how", ["revoked", "reset"])
+async def test_the_last_list_holds_where_no_document_does(one, second, mock_clock, how):
+    """rules K15, L15, L13: no token to whoever has the key of a CA that was withdrawn"""
+    await let_go(one, second, how)
+    async with bench(one) as made:
+        assert BOOTSTRAP not in made.node.holdings.scopes
+        assert await joins(made, one.server.authority, second) == ["unknown_ca", "ok"]
+        await made.outside.sources.follow()
+        assert await joins(made, one.server.authority, second) == ["unknown_ca", "ok"]
+
+
+@pytest.mark.parametrize("how", ["revoked", "reset"])
+async def test_once_its_signer_is_revoked_the_file_counts_beside_it(one, second, mock_clock, how):
+    """threats T16: a thief of a config key locks nobody out by a list that outlives its document"""
+    await let_go(one, second, how)
+    async with bench(one) as made:
+        bundle = repair(one.server)[0]
+        await made.outside.update.importing.take(
+            Chunks(bundle.to_bytes()), bundle.envelope.kind, "a file", TRUST_BUNDLE
+        )
+        await made.outside.sources.follow()
+        assert await joins(made, one.server.authority, second) == ["ok", "ok"]
+
+
+async def test_a_signer_that_a_head_has_revoked_stays_so_without_the_head(one, second, mock_clock):
+    """threats T16: a reset lets the head go as well"""
+    async with bench(one) as made:
+        await made.settle()
+        await hold(made, second)
+        signers = made.node.holdings.kept.active[BOOTSTRAP].signers
+        revoked = Revocations(version=1, key_ids=frozenset(signers))
+        await made.take(made.server.announce(revocations=revoked, keys=[key("config-2")]))
+        await made.outside.sources.follow()
+        store = made.node.store
+        identity_reset.reset(store, Disk(), identity_reset.look(store), now=one.clock.true)
+    async with bench(one) as made:
+        assert await joins(made, one.server.authority, second) == ["ok", "ok"]
 
 
 async def comes_back(made, real):
