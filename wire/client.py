@@ -13,7 +13,7 @@ import contextlib
 import ssl
 from collections.abc import AsyncIterator, Awaitable, Hashable, Iterable
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Generic, Protocol, TypeVar
 
@@ -45,6 +45,13 @@ NAMES_S = 1.0  # for DNS alone, where the last working address is known: then th
 NAMES_SHARE = 0.25  # and of the time for connecting at most so much
 KEPT_EACH = 2
 LOCAL_HOST = "localhost"
+_TOLD_FIRST = {
+    ClientFault.BAD_ENDPOINT: 3,  # nobody is asked there
+    ClientFault.UNKNOWN_CA: 2,
+    ClientFault.PEER_PIN_MISMATCH: 2,
+    ClientFault.UNTRUSTED_MIRROR: 2,
+    ClientFault.TLS_FAILED: 1,
+}
 
 __all__ = ["Call", "ClientError", "ClientFault", "Deadlines", "HttpClient", "HttpsConnector", "Reply", "UnixConnector"]
 
@@ -215,24 +222,25 @@ class HttpsConnector:
         self._addresses = addresses
 
     async def connect(self, place: Endpoint, seconds: float) -> Connected:
+        failed = _Failed()
         with trio.move_on_after(seconds):
             last = self._addresses.find(place)
             if last is not None:
-                return await self._connect_beside(place, last, seconds)
-            return await self._connect_in_turn(place, await _resolve(place), seconds)
-        raise ClientError(ClientFault.TIMED_OUT, f"no connection to {place} in time")
+                return await self._connect_beside(place, last, seconds, failed)
+            return await self._connect_in_turn(place, await _resolve(place), seconds, failed)
+        raise failed.with_error(_too_late(place))
 
-    async def _connect_beside(self, place: Endpoint, last: str, seconds: float) -> Connected:
+    async def _connect_beside(self, place: Endpoint, last: str, seconds: float, failed: "_Failed") -> Connected:
         """DNS is asked each time; the last working address comes first where the name still leads there, and serves
         when DNS is down. While DNS is silent, both go on, and whoever is connected first is it (rules K50, P16).
         """
-        race, named = _Race(), trio.Event()
+        race, named = _Race(failed), trio.Event()
 
         async def by_name() -> None:
             try:
                 found = await _resolve(place)
             except ClientError as error:
-                race.fail(error)
+                failed.with_error(error)
                 if error.reason is ClientFault.BAD_ENDPOINT:
                     nursery.cancel_scope.cancel()
                 race.is_name_lost = True
@@ -244,7 +252,7 @@ class HttpsConnector:
                 addresses.remove(last)
             race.is_last_tried = True
             if addresses:
-                await race.run(self._connect_in_turn(place, addresses, seconds), nursery.cancel_scope)
+                await race.run(self._connect_in_turn(place, addresses, seconds, failed), nursery.cancel_scope)
 
         async def by_last() -> None:
             with trio.move_on_after(min(NAMES_S, seconds * NAMES_SHARE)):
@@ -263,15 +271,17 @@ class HttpsConnector:
             raise
         return race.outcome()
 
-    async def _connect_in_turn(self, place: Endpoint, addresses: list[str], seconds: float) -> Connected:
-        failed = ClientError(ClientFault.TIMED_OUT, f"no connection to {place} in time")
+    async def _connect_in_turn(
+        self, place: Endpoint, addresses: list[str], seconds: float, failed: "_Failed"
+    ) -> Connected:
+        told = failed.with_error(_too_late(place))
         for address in addresses:
             try:
                 with trio.move_on_after(seconds / len(addresses)):
                     return await self._connect(place, address)
             except ClientError as error:
-                failed = error
-        raise failed
+                told = failed.with_error(error)
+        raise told
 
     async def _connect(self, endpoint: Endpoint, address: str) -> Connected:
         try:
@@ -317,23 +327,39 @@ async def _resolve(endpoint: Endpoint) -> list[str]:
         raise ClientError(ClientFault.CONNECT_FAILED, f"{endpoint.host}: {error}") from error
 
 
+def _too_late(place: Endpoint) -> ClientError:
+    return ClientError(ClientFault.TIMED_OUT, f"no connection to {place} in time")
+
+
+@dataclass(slots=True)
+class _Failed:
+    """The failure of several that is told: what a certificate was judged to be before who was not reached at all, since
+    something can be done about it (agent/update/second_look.py); of equals the last.
+    """
+
+    told: ClientError | None = None
+
+    def with_error(self, error: ClientError) -> ClientError:
+        """What is told now that there is this one as well."""
+        if self.told is None or _TOLD_FIRST.get(error.reason, 0) >= _TOLD_FIRST.get(self.told.reason, 0):
+            self.told = error
+        return self.told
+
+
 @dataclass(slots=True)
 class _Race:
     """Attempts side by side, of which the first that succeeds is kept."""
 
+    failed: _Failed
     winner: Connected | None = None
     is_last_tried: bool = False
     is_name_lost: bool = False
-    _failed: list[ClientError] = field(default_factory=list)
-
-    def fail(self, error: ClientError) -> None:
-        self._failed.append(error)
 
     async def run(self, attempt: Awaitable[Connected], others: trio.CancelScope) -> None:
         try:
             connected = await attempt
         except ClientError as error:
-            self.fail(error)
+            self.failed.with_error(error)
             return
         if self.winner is not None:
             await trio.aclose_forcefully(connected.stream)
@@ -342,9 +368,10 @@ class _Race:
         others.cancel()
 
     def outcome(self) -> Connected:
-        if self.winner is None:
-            raise self._failed[-1]
-        return self.winner
+        if self.winner is not None:
+            return self.winner
+        assert self.failed.told is not None  # noqa: S101 - each attempt has failed
+        raise self.failed.told
 
     async def let_go(self) -> None:
         if self.winner is not None:

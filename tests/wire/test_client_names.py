@@ -69,8 +69,8 @@ class World:
 
 
 @asynccontextmanager
-async def serving(tmp_path, name=NAME):
-    (tmp_path / "ca.pem").write_bytes(OURS.certificate_pem)
+async def serving(tmp_path, name=NAME, believed=OURS):
+    (tmp_path / "ca.pem").write_bytes(believed.certificate_pem)
     names = Names()
     trio.socket.set_custom_hostname_resolver(names)
     shown, routes = issued(OURS, name), Routes(get("/", text("root")))
@@ -144,3 +144,38 @@ async def test_where_a_name_may_not_lead_nobody_is_asked(tmp_path, autojump_cloc
         world.names.addresses = ["127.0.0.1"]
         assert await world.ask(signed) == ClientFault.BAD_ENDPOINT
         assert [server.statistics().accepted for server in world.servers] == [0, 0]
+
+
+async def test_a_verdict_on_a_certificate_is_told_before_who_was_not_reached(tmp_path, autojump_clock):
+    """rules S44: who shows a chain to another CA is asked for trust bundles by a last resort, if it is known"""
+    async with serving(tmp_path, believed=authority("theirs")) as world, trio.open_nursery() as nursery:
+        for addresses in (["127.0.0.1", "127.0.0.3"], ["127.0.0.3", "127.0.0.1"]):
+            world.names.addresses = addresses
+            assert await world.ask() == ClientFault.UNKNOWN_CA
+        world.book.note(world.endpoint, "127.0.0.1")
+        world.names.fall_silent()
+        assert await world.ask() == ClientFault.UNKNOWN_CA
+
+        async def fail_later():
+            await trio.sleep(2)
+            world.names.addresses = None
+            world.names.speak.set()
+
+        nursery.start_soon(fail_later)
+        assert await world.ask() == ClientFault.UNKNOWN_CA
+        world.names.fall_silent()
+        world.names.addresses = ["127.0.0.1", "192.0.2.1"]  # the other is silent, or without a way
+
+        async def speak_later():
+            await trio.sleep(2)
+            world.names.speak.set()
+
+        nursery.start_soon(speak_later)
+        assert await world.ask() == ClientFault.UNKNOWN_CA
+
+
+async def test_of_those_that_were_not_reached_silence_is_told_last(tmp_path, autojump_clock):
+    async with serving(tmp_path) as world:
+        world.book.note(world.endpoint, "127.0.0.3")
+        world.names.fall_silent()
+        assert await world.ask() == ClientFault.TIMED_OUT
