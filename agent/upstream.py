@@ -100,7 +100,7 @@ def build(
     local.front.begin_to_ask(update, sources, ends.endings)
     local.probation.ask_way_by(Way(node, sources).is_open)
     return Upstream(
-        Joining(node, update, identity, uniform, sources.renew),
+        Joining(node, update, identity, uniform, sources.renew, sources.addresses),
         sources,
         Refresh(node, sources, update, Showing(node)),
         update,

@@ -17,6 +17,7 @@ from agent.sources.connecting import authority_connector
 from agent.sources.sources import deadlines
 from agent.state.join_codes import UnusableFileError
 from agent.state.node import RunningNode
+from wire.addresses import AddressBook
 from wire.certificate import KeyPair, prove
 from wire.client import Call, HttpClient, Reply
 from wire.endpoint import Endpoint, path
@@ -58,14 +59,19 @@ class Handshake:
 
 
 @asynccontextmanager
-async def coordinators(node: RunningNode, identity: TlsIdentity | None = None) -> AsyncIterator[HttpClient[Endpoint]]:
-    """For the coordinators; it is closed also when we are cancelled. UnusableFileError."""
+async def coordinators(
+    node: RunningNode, addresses: AddressBook, identity: TlsIdentity | None = None
+) -> AsyncIterator[HttpClient[Endpoint]]:
+    """For the coordinators; it is closed also when we are cancelled. `addresses`: where their names have led.
+    UnusableFileError.
+    """
     assert node.settings.coordinator is not None  # noqa: S101 - the callers looked
     authority = node.settings.coordinator.ca_file
     try:
         connector = authority_connector(believed_authorities(node), authority, identity)
     except OSError as error:  # ssl's own are, too
         raise UnusableFileError(f"coordinator.ca_file {authority}: {error.strerror or error}") from error
+    connector.remember_in(addresses)
     client = HttpClient(connector, deadlines(node.settings))
     try:
         yield client

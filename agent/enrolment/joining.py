@@ -28,6 +28,7 @@ from agent.state.join_failure import JoinFailure
 from agent.state.node import RunningNode
 from agent.state.root_pinning import RootsNotPinnedError
 from agent.update.update import Update
+from wire.addresses import AddressBook
 from wire.backoff import LEAST_S, BackOff
 from wire.certificate import BadCertificateError, KeyPair
 from wire.client import ClientError
@@ -46,6 +47,7 @@ class Joining:
     identity: IdentityFile
     uniform: Callable[[float, float], float]
     renewed: Callable[[TlsIdentity], Awaitable[None]]
+    addresses: AddressBook
     joined: trio.Event = field(default_factory=trio.Event)
     _refused: set[str] = field(default_factory=set)  # SHA-256 of tokens that are good for nothing
     _woken: trio.Event = field(default_factory=trio.Event)
@@ -54,7 +56,7 @@ class Joining:
         self.membership = self.node.membership
         self.handshake = Handshake(self.node)
         self.granting = Granting(self.node, self.update)
-        self.renewal = Renewal(self.node, self.identity, self.handshake, self.renewed)
+        self.renewal = Renewal(self.node, self.identity, self.handshake, self.renewed, self.addresses)
 
     async def run(self) -> None:
         """Until the node is a member; then its certificate is renewed in time. Until cancelled.
@@ -148,7 +150,7 @@ class Joining:
         assert settings.coordinator is not None  # noqa: S101 - the caller looked
         pair = await self.node.threads.write(self.identity.candidate, settings.node, self.node.now())
         failed: list[Exception] = []
-        async with coordinators(self.node) as client:
+        async with coordinators(self.node, self.addresses) as client:
             for url in settings.coordinator.join_urls or settings.coordinator.urls:
                 try:
                     endpoint = Endpoint.parse(url, configured=True)

@@ -13,6 +13,7 @@ from agent.enrolment.identity import IdentityFile, renew_at
 from agent.enrolment.join_request import Handshake, coordinators
 from agent.state.join_codes import EXPECTED, code_of, detail_of
 from agent.state.node import RunningNode
+from wire.addresses import AddressBook
 from wire.backoff import LEAST_S, BackOff
 from wire.certificate import KeyPair
 from wire.endpoint import Endpoint
@@ -30,6 +31,7 @@ class Renewal:
     identity: IdentityFile
     handshake: Handshake
     renewed: Callable[[TlsIdentity], Awaitable[None]]
+    addresses: AddressBook
 
     async def run(self, back_off: BackOff) -> None:
         """Until cancelled."""
@@ -61,7 +63,7 @@ class Renewal:
         settings = self.node.settings
         assert settings.coordinator is not None  # noqa: S101 - `run` looked
         failed: Exception | None = None
-        async with coordinators(self.node, self.identity.identity) as client:
+        async with coordinators(self.node, self.addresses, self.identity.identity) as client:
             for url in settings.coordinator.urls:
                 try:
                     await self.handshake.ask(client, Endpoint.parse(url, configured=True), pair, None)

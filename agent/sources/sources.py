@@ -89,7 +89,7 @@ class Sources:
         self._peers = Peers(self.node)
         self._coordinators = Coordinators(self.node, tuple(configured_endpoints(self.node.settings)))
         self._believed = authorities.believed_authorities(self.node)
-        self._addresses = KeptAddresses(self.node.remembered.addresses, self.node.now)
+        self.addresses = KeptAddresses(self.node.remembered.addresses, self.node.now)
 
     def coordinators(self) -> list[Source]:
         """The last that worked first. A manual map has none: nobody is reported to (rules K3)."""
@@ -175,7 +175,9 @@ class Sources:
         """The same source, also where its chain ends at a CA that is believed for trust bundles alone."""
         node, authority, identity = self.node, first_authority(self.node.settings), self.identity
         anybody = authorities.last_resort_of(node)
-        connector = LateConnector(lambda: authority_connector(anybody, authority, identity), str(authority))
+        connector = LateConnector(
+            lambda: authority_connector(anybody, authority, identity), str(authority), self.addresses
+        )
         line = ClientConnector(HttpClient(connector, deadlines(node.settings)), connector)
         try:
             yield replace(source, client=line.client, back_off=BackOff(self.uniform))
@@ -218,13 +220,13 @@ class Sources:
         self._retired.clear()
 
     async def _keep_addresses(self) -> None:
-        if not self._addresses.is_changed:
+        if not self.addresses.is_changed:
             return
-        row = self._addresses.to_row()
+        row = self.addresses.to_row()
         try:
             await self.node.threads.write(self.node.store.table(Name.PEERS).put, ADDRESSES_ROW, row)
         except StoreError as error:
-            self._addresses.is_changed = True
+            self.addresses.is_changed = True
             log.warning("addresses not kept", fault=error.fault, detail=error.detail)
 
     async def _keep_authorities(self) -> None:
@@ -319,7 +321,7 @@ class Sources:
         return authority_of(self.node.settings, endpoint)
 
     def _connector(self, shown: Shown, authority: Path | None) -> LateConnector:
-        identity, addresses = self.identity, self._addresses
+        identity, addresses = self.identity, self.addresses
         if isinstance(shown, MirrorTls):
             return LateConnector(lambda: mirror_connector(shown, self.system_roots), str(self.system_roots), addresses)
         if shown:

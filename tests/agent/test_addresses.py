@@ -1,18 +1,24 @@
 """The last working addresses: what is kept of them, for how long, and over a restart of the node."""
 
+import base64
 import socket
 from dataclasses import replace
+from time import time as time_now
 
 import pytest
 import trio
 
+from agent.config.token import JoinToken
 from agent.sources.addresses import FRESH_S, KEPT_S, MOST, KeptAddresses
 from agent.sources.source import head_place
 from agent.state.health_rows import ADDRESSES_ROW
+from agent.state.held_state import BOOTSTRAP
 from store.base.tables import Name
 from tests.agent.bench import bench
-from tests.fakes.cluster import NODE_ID
+from tests.fakes.cluster import CLUSTER_ID, NODE_ID
+from tests.fakes.coordinator_server import TOKEN
 from tests.journeys.lab import lab
+from wire.certificate import fingerprint, make_authority
 from wire.client import ClientError, ClientFault
 from wire.endpoint import Endpoint
 
@@ -136,3 +142,32 @@ async def test_a_node_that_starts_without_dns_reaches_who_it_has_reached_before(
             with pytest.raises(ClientError) as caught:
                 await made.coordinator.fetch(HEAD, limit=1 << 20)
             assert caught.value.reason is ClientFault.TIMED_OUT
+
+
+async def test_whoever_joins_renews_or_asks_for_bundles_as_a_last_resort_needs_no_dns_either(tmp_path, mock_clock):
+    """rules K50, S44, K48: where the node's list names another's CA alone"""
+    dns, stranger = Dns(), make_authority("test CA", time_now())
+    trio.socket.set_custom_hostname_resolver(dns)
+    async with lab(tmp_path, mock_clock) as one:
+        by_name = (f"https://localhost:{one.server.fleet_port}",)
+        one.settings = replace(one.settings, coordinator=replace(one.settings.coordinator, urls=by_name))
+        async with bench(one) as made:
+            await made.settle()
+            await made.outside.sources.note_answer(made.coordinator)
+            dns.hangs = True
+            joins = Endpoint.parse(
+                by_name[0].replace(str(one.server.fleet_port), str(one.server.join_port)), configured=True
+            )
+            made.outside.sources.addresses.note(joins, "127.0.0.1")
+            made.node.settings = replace(
+                one.settings, coordinator=replace(one.settings.coordinator, join_urls=(str(joins),))
+            )
+            await made.outside.joining._join(JoinToken(TOKEN))
+            await made.outside.joining.renewal.renew()
+            listed = {fingerprint(stranger.der): {"certificate": base64.b64encode(stranger.der).decode()}}
+            of = {"cluster": {"cluster_id": CLUSTER_ID, "coordinators": []}, "node": {}, "authorities": listed}
+            await made.take(one.server.snapshot(of, BOOTSTRAP))
+            await made.outside.sources.follow()
+            one.server.publish(one.cluster.trust_bundle(**one.server.times()))
+            await made.outside.second_look.look()
+            assert made.node.holdings.bundle.version == len(one.server.bundles)

@@ -28,6 +28,7 @@ from tests.fakes.storage import StorageServer
 from tests.fakes.thief import repair
 from tests.journeys.lab import lab
 from tests.logs import capture_logs
+from wire.addresses import Addresses
 from wire.certificate import fingerprint, make_authority
 from wire.client import Call, ClientError
 from wire.endpoint import Endpoint, path
@@ -211,7 +212,7 @@ async def joins(made, *authorities):
     found = []
     for authority in authorities:
         await made.server.show_certificate_of(authority)
-        async with coordinators(made.node) as client:
+        async with coordinators(made.node, Addresses()) as client:
             place = Endpoint("127.0.0.1", made.server.join_port, configured=True)
             try:
                 await client.fetch(place, Call("GET", path("v1", "join", "nonce")))
@@ -314,7 +315,7 @@ async def test_renewals_and_storage_go_by_the_same_list(made, second, mock_clock
         await hold(made, first, second)
         assert await outcome(made, stored()) == "ok"
     await made.server.show_certificate_of(second)
-    async with coordinators(made.node) as client:
+    async with coordinators(made.node, Addresses()) as client:
         place = Endpoint("127.0.0.1", made.server.join_port, configured=True)
         assert (await client.fetch(place, Call("GET", path("v1", "join", "nonce")))).status == 200
 
