@@ -3,9 +3,10 @@
     KeptAddresses    what wire/client.py asks and tells; `row` is what is kept of it
 
 A node that has been reached before needs no DNS to be reached again: the address is tried beside the look-up, once that
-takes long. It is kept for a month after it has last worked, and the name's next working address takes its place. It
-gives no authority (rules L3, L17): whoever is there now shows a chain for the name, or a pinned certificate, or nobody
-is spoken to; and a signed name is led by it to no place where DNS may not lead it either (threats D-47).
+takes long. It is kept for a month after it has last worked (an answer of a coordinator counts as well), and the name's
+next working address takes its place. It gives no authority (rules L3, L17): whoever is there now shows a chain for the
+name, or a pinned certificate, or nobody is spoken to; and a signed name is led by it to no place where DNS may not lead
+it either (threats D-47).
 
 Rejected: keeping all addresses that DNS has given, which have never answered; a date of the record's own (TTL), which
 says when to ask again, and asking is what fails; keeping it for ever, since machines go and addresses are given anew.
@@ -56,6 +57,12 @@ class KeptAddresses:
         self._kept[url] = LastAddress(plain, now)
         self._forget(now)
         self.is_changed = True
+
+    def note_answer(self, endpoint: Endpoint) -> None:
+        """Over a connection that stands: it may do so for longer than an address is kept."""
+        last = self._kept.get(url_of(endpoint))
+        if last is not None:
+            self.note(endpoint, last.address)
 
     def to_row(self) -> dict[str, object]:
         """It is as kept from here on, unless it changes again."""

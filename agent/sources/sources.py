@@ -166,6 +166,7 @@ class Sources:
     async def note_answer(self, source: Source) -> None:
         """A coordinator has, as one does: those that were replaced by it are not kept longer (rules P25)."""
         self._answered_at = trio.current_time()
+        self.addresses.note_answer(source.endpoint)
         await self._coordinators.note_answer(source.endpoint)
         await self._forget_coordinators()
         await self._keep_addresses()

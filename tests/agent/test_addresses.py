@@ -133,7 +133,11 @@ async def test_a_node_that_starts_without_dns_reaches_who_it_has_reached_before(
         one.settings = replace(one.settings, coordinator=replace(one.settings.coordinator, urls=by_name))
         async with bench(one) as made:
             await made.settle()
-            await made.outside.sources.note_answer(made.coordinator)
+            for _ in range(2):
+                await made.outside.sources.note_answer(made.coordinator)
+                (row,) = made.node.store.table(Name.PEERS).get(ADDRESSES_ROW).values()
+                assert row["worked_at"] == int(made.node.now()), "an answer is a sign of life, too"
+                one.clock.base += FRESH_S
         dns.hangs = True
         async with bench(one) as made:
             assert (await made.coordinator.fetch(HEAD, limit=1 << 20)).status == 200
@@ -171,3 +175,18 @@ async def test_whoever_joins_renews_or_asks_for_bundles_as_a_last_resort_needs_n
             one.server.publish(one.cluster.trust_bundle(**one.server.times()))
             await made.outside.second_look.look()
             assert made.node.holdings.bundle.version == len(one.server.bundles)
+
+
+def test_an_answer_over_a_standing_connection_is_a_sign_of_life(time):
+    """rules K50: a coordinator that is asked all the time needs no new handshake for months"""
+    book = kept(time)
+    book.note(PLACE, "192.0.2.1")
+    book.to_row()
+    book.note_answer(PLACE)
+    book.note_answer(Endpoint("other.example", 443))
+    assert not book.is_changed
+    time.now += KEPT_S + FRESH_S
+    book.note_answer(PLACE)
+    assert book.is_changed
+    time.now += FRESH_S
+    assert kept(time, book.to_row()).find(PLACE) == "192.0.2.1"
