@@ -49,9 +49,10 @@ from functools import lru_cache
 from agent.state.held_state import BOOTSTRAP, are_vouched_for
 from agent.state.node import RunningNode
 from snapshot import canonical
-from wire.certificate import BadCertificateError, Certificate
+from wire.certificate import BadCertificateError, Certificate, fingerprint
 
 MOST = 8
+MOST_READ = 32  # entries, whatever is wrong with them: a list is read on the event loop
 MOST_SEEN = 16
 
 
@@ -154,7 +155,9 @@ def _last_list(node: RunningNode) -> tuple[SignedAuthorities, bool]:
 
 @lru_cache(maxsize=4)
 def signed_authorities(section: bytes | None) -> SignedAuthorities:
-    """{"sha256:<hex>": {"certificate": <base64 DER>}}; further members are open. None without the section."""
+    """{"sha256:<hex>": {"certificate": <base64 DER>}}; further members are open. None without the section; of
+    very many entries only the first are looked at.
+    """
     found: list[bytes] = []
     passed_over: list[str] = []
     for name, entry in _entries(section):
@@ -176,7 +179,7 @@ def _entries(section: bytes | None) -> Iterator[tuple[str, object]]:
     except canonical.NotCanonical:
         return
     if isinstance(value, Mapping):
-        yield from sorted(value.items())
+        yield from sorted(value.items())[:MOST_READ]
 
 
 def _read(name: str, entry: object) -> bytes:
@@ -185,9 +188,8 @@ def _read(name: str, entry: object) -> bytes:
         der = base64.b64decode(text.encode("ascii"), validate=True) if isinstance(text, str) else b""
     except (binascii.Error, ValueError):
         der = b""
-    certificate = Certificate.read(der)
-    if certificate.fingerprint != name:
+    if fingerprint(der) != name:
         raise BadCertificateError("it is the certificate of another name")
-    if not certificate.is_authority:
+    if not Certificate.read(der).is_authority:
         raise BadCertificateError("it is no CA")
     return der

@@ -10,6 +10,7 @@ import random
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
+from heapq import nsmallest
 from pathlib import Path
 
 import trio
@@ -27,6 +28,7 @@ from agent.state.held_state import BOOTSTRAP
 from agent.state.node import RunningNode
 from snapshot import degraded
 from snapshot.degraded import Question
+from snapshot.grants import Grants, LateGrants
 from snapshot.mirrors import Mirror, MirrorTls
 from store.base.errors import StoreError
 from store.base.tables import Name
@@ -83,6 +85,7 @@ class Sources:
     _answered_at: float = float("-inf")
     _lines: dict[object, ClientConnector] = field(default_factory=dict)
     _retired: list[ClientConnector] = field(default_factory=list)
+    _mirrors: tuple[Grants | LateGrants | None, list[Mirror]] = (None, [])  # of these, the ones that are asked
     _known: dict[tuple[Kind, Endpoint, Shown], Source] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -192,7 +195,7 @@ class Sources:
         """
         trusted = {(peer.endpoint, peer.pins) for peer in self._peers.trusted_peers()}
         gone = [key for key in self._known if key[0] is Kind.PEER and key[1:] not in trusted]
-        listed = {(mirror.url, mirror.tls) for mirror in self._listed_mirrors()}
+        listed = {(mirror.url, mirror.tls) for mirror in self._asked_mirrors()}
         mirrors = [key for key in self._known if key[0] is Kind.STORAGE and key[2] != NO_PINS]
         gone += [key for key in mirrors if (url_of(key[1]), key[2]) not in listed]
         await self._forget(gone)
@@ -277,7 +280,7 @@ class Sources:
     def _storage(self) -> Iterator[Source]:
         """Those of the last valid directory that are not revoked; without a fresh head, if policy allows (S55e)."""
         facts, now = self.node.gate_facts(), self.node.now()
-        for mirror in self._listed_mirrors()[:MOST_STORAGE_ASKED]:
+        for mirror in self._asked_mirrors():
             question = Question("use_storage_endpoints", DIRECTORY, mirror.url)
             if not degraded.may(question, facts, now).allowed:
                 continue
@@ -286,9 +289,14 @@ class Sources:
             except BadEndpointError as error:
                 log.warning("storage endpoint passed over", url=mirror.url, error=str(error))
 
-    def _listed_mirrors(self) -> list[Mirror]:
+    def _asked_mirrors(self) -> list[Mirror]:
+        """Found once for each directory: it may list a great many."""
         held = self.node.holdings.scopes.get(DIRECTORY)
-        return sorted(held.grants.mirrors, key=lambda mirror: mirror.url) if held is not None else []
+        grants = held.grants if held is not None else None
+        if grants is not self._mirrors[0]:
+            found = nsmallest(MOST_STORAGE_ASKED, grants.mirrors, key=_url_of) if grants is not None else []
+            self._mirrors = grants, found
+        return self._mirrors[1]
 
     def _peer_sources(self) -> Iterator[Source]:
         for peer in self._peers.usable()[:MOST_PEERS_ASKED]:
@@ -333,6 +341,10 @@ class Sources:
             files,
             addresses,
         )
+
+
+def _url_of(mirror: Mirror) -> str:
+    return mirror.url
 
 
 def configured_endpoints(settings: AgentSettings) -> Iterator[Endpoint]:

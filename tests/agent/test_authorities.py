@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from agent.sources.authorities import (
     MOST,
+    MOST_READ,
     MOST_SEEN,
     NONE_SIGNED,
     BelievedAuthorities,
@@ -52,12 +53,13 @@ def test_each_is_read_and_a_further_member_is_open():
         (fingerprint(A), entry(B), "another name"),
         ("raven", entry(A), "another name"),
         (fingerprint(LEAF), entry(LEAF), "no CA"),
-        (fingerprint(A), {"certificate": "nonsense"}, "not a readable"),
-        (fingerprint(A), {"certificate": 1}, "not a readable"),
-        (fingerprint(A), None, "not a readable"),
-        (fingerprint(A), {}, "not a readable"),
+        (fingerprint(A), {"certificate": "nonsense"}, "another name"),
+        (fingerprint(A), {"certificate": 1}, "another name"),
+        (fingerprint(A), None, "another name"),
+        (fingerprint(A), {}, "another name"),
+        (fingerprint(b"nonsense"), entry(b"nonsense"), "not a readable"),
     ],
-    ids=range(7),
+    ids=range(8),
 )
 def test_what_is_amiss_authorises_nothing_and_leaves_the_others(name, value, because):
     """format.md 10: it is no fault of the document"""
@@ -70,6 +72,13 @@ def test_what_is_amiss_authorises_nothing_and_leaves_the_others(name, value, bec
 def test_more_than_a_node_reads_are_passed_over():
     found = signed_authorities(section(*DERS))
     assert len(found.ders) == MOST == len(DERS) - len(found.passed_over)
+
+
+def test_of_many_that_are_amiss_few_are_looked_at():
+    """rules, Numbers: it is read on the event loop; who signs such a list could as well list none"""
+    many = {f"{number:04}": entry(A) for number in range(MOST_READ)}
+    assert signed_authorities(section(B, **dict(list(many.items())[1:]))).ders == (B,)
+    assert signed_authorities(section(B, **many)).ders == ()
 
 
 @given(st.binary(max_size=200) | st.recursive(st.none() | st.text(max_size=9), st.lists).map(canonical.dumps))

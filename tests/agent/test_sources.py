@@ -6,8 +6,9 @@ import pytest
 import trio
 
 from agent.sources.source import Kind
-from agent.sources.sources import Sources
+from agent.sources.sources import MOST_STORAGE_ASKED, Sources
 from snapshot.manifest import Revocations
+from tests.agent.bench import bench
 from tests.journeys.lab import POLICY, lab
 from wire.backoff import LEAST_S
 from wire.certificate import make_identity
@@ -132,3 +133,16 @@ async def test_between_two_polls_a_source_gives_documents(one, mock_clock):
         assert not source.may_be_polled
         await trio.sleep(LEAST_S)
         assert source.may_be_polled
+
+
+async def test_of_very_many_storage_endpoints_the_first_are_asked(one, mock_clock):
+    """rules, Numbers; found once for each directory"""
+    many = {f"s{number}": {"url": f"https://storage-{number:03}.example:8443"} for number in range(40)}
+    async with bench(one) as made:
+        await made.settle()
+        found = made.outside.sources
+        assert len([source for source in found.all() if source.kind is Kind.STORAGE]) == len(ENDPOINTS)
+        await made.take(one.server.snapshot({"endpoints": many}, STORAGE))
+        asked = [source.endpoint.host for source in found.all() if source.kind is Kind.STORAGE]
+        assert asked == [f"storage-{number:03}.example" for number in range(MOST_STORAGE_ASKED)]
+        assert found._asked_mirrors() is found._asked_mirrors()
