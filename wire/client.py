@@ -134,10 +134,11 @@ class HttpClient(Generic[Place]):
         await self._put_back(place, line)
 
     async def aclose(self) -> None:
-        for lines in self._kept.values():
+        """Also those that are put back meanwhile."""
+        while self._kept:
+            _, lines = self._kept.popitem()
             for line in lines:
                 await trio.aclose_forcefully(line.stream)
-        self._kept.clear()
 
     async def _begin(self, place: Place, call: Call) -> KeptConnection:
         """A kept connection may have been closed meanwhile: requests are idempotent, so a new one is tried (D-50)."""
@@ -157,17 +158,17 @@ class HttpClient(Generic[Place]):
 
     async def _put_back(self, place: Place, line: KeptConnection) -> None:
         now = trio.current_time()
-        lines = self._kept.setdefault(place, [])
+        lines = self._kept.pop(place, [])
         fresh = [kept for kept in lines if now - kept.free_since < KEPT_S]
-        for old in lines:
-            if old not in fresh:
-                await trio.aclose_forcefully(old.stream)
+        ended = [kept for kept in lines if kept not in fresh]
+        if line.exchange.reusable and len(fresh) < KEPT_EACH:
+            line.free_since = now
+            fresh.append(line)
+        else:
+            ended.append(line)
         self._kept[place] = fresh
-        if not line.exchange.reusable or len(fresh) >= KEPT_EACH:
-            await trio.aclose_forcefully(line.stream)
-            return
-        line.free_since = now
-        fresh.append(line)
+        for old in ended:
+            await trio.aclose_forcefully(old.stream)
 
 
 class HttpsConnector:

@@ -42,6 +42,7 @@ from wire.tls_contexts import SYSTEM_ROOTS, TlsIdentity
 
 Pins = frozenset[bytes]
 Shown = Pins | MirrorTls  # what a server has to show, where it is not a chain as the coordinators'
+Known = tuple[Kind, Endpoint, Shown]
 
 DIRECTORY = "storage_directory"
 NO_PINS: Pins = frozenset()
@@ -84,9 +85,9 @@ class Sources:
     _attended_until: float = float("-inf")
     _answered_at: float = float("-inf")
     _lines: dict[object, ClientConnector] = field(default_factory=dict)
-    _retired: list[ClientConnector] = field(default_factory=list)
+    _retired: list[tuple[Known, ClientConnector]] = field(default_factory=list)
     _mirrors: tuple[Grants | LateGrants | None, list[Mirror]] = (None, [])  # of these, the ones that are asked
-    _known: dict[tuple[Kind, Endpoint, Shown], Source] = field(default_factory=dict)
+    _known: dict[Known, Source] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self._peers = Peers(self.node)
@@ -138,18 +139,19 @@ class Sources:
         return tuple(_report(*key, named_by, known.get(key)) for key, named_by in named.items())
 
     async def aclose(self) -> None:
-        for line in [*self._lines.values(), *self._retired]:
+        for line in [*self._lines.values(), *(line for _, line in self._retired)]:
             await line.client.aclose()
 
     async def renew(self, identity: TlsIdentity) -> None:
         """A new certificate: new contexts, for the next connection (threats D-49). A request that waits over an old
-        connection may end first.
+        connection may end first, for as long as whom it asks is somebody.
         """
         self.identity = identity
-        self._retired += self._lines.values()
+        lines = [(known, self._lines.get(self._line_key(*known))) for known in self._known]
+        self._retired += [(known, line) for known, line in lines if line is not None]
         self._lines.clear()
         self._known.clear()
-        for line in self._retired:
+        for _, line in list(self._retired):
             await line.client.aclose()
 
     async def follow(self) -> None:
@@ -194,11 +196,14 @@ class Sources:
         mirror whose own certificate or CA is no longer believed of it. Called once that may be so.
         """
         trusted = {(peer.endpoint, peer.pins) for peer in self._peers.trusted_peers()}
-        gone = [key for key in self._known if key[0] is Kind.PEER and key[1:] not in trusted]
         listed = {(mirror.url, mirror.tls) for mirror in self._asked_mirrors()}
-        mirrors = [key for key in self._known if key[0] is Kind.STORAGE and key[2] != NO_PINS]
-        gone += [key for key in mirrors if (url_of(key[1]), key[2]) not in listed]
-        await self._forget(gone)
+
+        def is_gone(kind: Kind, endpoint: Endpoint, shown: Shown) -> bool:
+            if kind is Kind.PEER:
+                return (endpoint, shown) not in trusted
+            return kind is Kind.STORAGE and shown != NO_PINS and (url_of(endpoint), shown) not in listed
+
+        await self._forget(is_gone)
 
     # ---- inside
 
@@ -219,9 +224,10 @@ class Sources:
             return
         lines = [self._lines.pop(key) for key in list(self._lines) if not isinstance(key, OwnLine)]
         self._known = {key: source for key, source in self._known.items() if key[2]}
-        for line in [*lines, *self._retired]:
-            await line.cut_off()
+        lines += [line for _, line in self._retired]
         self._retired.clear()
+        for line in lines:
+            await line.cut_off()
 
     async def _keep_addresses(self) -> None:
         if not self.addresses.is_changed:
@@ -268,14 +274,19 @@ class Sources:
 
     async def _forget_coordinators(self) -> None:
         asked = self._coordinators.askable()
-        await self._forget([key for key in self._known if key[0] is Kind.COORDINATOR and key[1] not in asked])
+        await self._forget(lambda kind, endpoint, _: kind is Kind.COORDINATOR and endpoint not in asked)
 
-    async def _forget(self, keys: list[tuple[Kind, Endpoint, Shown]]) -> None:
-        for key in keys:
-            self._known.pop(key, None)
-            line = self._lines.pop(self._line_key(*key), None)
-            if line is not None:
-                await line.cut_off()
+    async def _forget(self, is_gone: Callable[[Kind, Endpoint, Shown], bool]) -> None:
+        """With what a former certificate of ours has begun there."""
+        gone = [known for known in self._known if is_gone(*known)]
+        for known in gone:
+            del self._known[known]
+        found = [self._lines.pop(self._line_key(*known), None) for known in gone]
+        lines = [line for line in found if line is not None]
+        lines += [line for known, line in self._retired if is_gone(*known)]
+        self._retired = [(known, line) for known, line in self._retired if not is_gone(*known)]
+        for line in lines:
+            await line.cut_off()
 
     def _storage(self) -> Iterator[Source]:
         """Those of the last valid directory that are not revoked; without a fresh head, if policy allows (S55e)."""

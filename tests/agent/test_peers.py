@@ -12,6 +12,7 @@ from tests.agent.bench import bench
 from tests.fakes.cluster import HOUR
 from tests.journeys.lab import POLICY
 from wire.certificate import make_identity
+from wire.client import ClientError
 
 B, C = (make_identity(name, time.time()).der for name in ("node-b", "node-c"))
 
@@ -87,3 +88,17 @@ async def test_a_pin_that_was_taken_away_is_forgotten_with_its_connections(made,
     await made.outside.update.bring_up()  # the head lists no directory
     assert [row for row in sources.report() if row.kind == "peer"] == []
     assert len(sources._lines) == 1, "the coordinator's"
+
+
+async def test_a_pin_that_is_taken_away_ends_what_an_older_certificate_of_ours_began(made, mock_clock):
+    """threats D-49: a transfer goes on over a renewal, and no longer than its pin"""
+    sources = made.outside.sources
+    await hold(made, {"peers": {"node-b": entry("b", B)}})
+    (before,) = [source for source in sources.all() if source.kind is Kind.PEER]
+    await sources.renew(sources.identity)
+    await sources.forget_removed()
+    connector = before.client._connector
+    connector._refuse_when_cut_off(before.endpoint)
+    await hold(made, {"peers": {"node-b": entry("b", C)}})
+    with pytest.raises(ClientError, match="is asked no more"):
+        connector._refuse_when_cut_off(before.endpoint)

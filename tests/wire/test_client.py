@@ -5,6 +5,7 @@ import socket
 import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -25,7 +26,7 @@ from tests.wire.lab import (
     write,
 )
 from wire.certificate import fingerprint
-from wire.client import Call, ClientError, ClientFault, HttpClient, HttpsConnector, UnixConnector
+from wire.client import Call, ClientError, ClientFault, Connected, HttpClient, HttpsConnector, UnixConnector
 from wire.endpoint import Endpoint, path
 from wire.limits import REMOTE
 from wire.pins import PinTable
@@ -463,6 +464,46 @@ async def test_a_kept_connection_that_was_closed_is_replaced(tmp_path: Path) -> 
 
     async with scripted(tmp_path, once_each) as (client, place):
         assert [(await client.fetch(place, GET)).body for _ in range(3)] == [b"1", b"2", b"3"]
+
+
+class _Busy(trio.abc.Stream):
+    """While it is closed, something else is done."""
+
+    def __init__(self, inner: trio.abc.Stream, meanwhile: Callable[[], Awaitable[object]]) -> None:
+        self.inner, self.meanwhile = inner, meanwhile
+
+    async def send_all(self, data: bytes | bytearray | memoryview) -> None:
+        await self.inner.send_all(data)
+
+    async def wait_send_all_might_not_block(self) -> None:
+        await self.inner.wait_send_all_might_not_block()
+
+    async def receive_some(self, max_bytes: int | None = None) -> bytes | bytearray:
+        return await self.inner.receive_some(max_bytes)
+
+    async def aclose(self) -> None:
+        with trio.CancelScope(shield=True):
+            await self.meanwhile()
+        await self.inner.aclose()
+
+
+async def test_a_connection_that_is_put_back_while_others_end_ends_with_them(tmp_path: Path) -> None:
+    """As where CAs are exchanged while a document comes."""
+    async with coordinator(tmp_path, get("/", text("root"))) as (server, port, client):
+        plain, first, second = client._connector, local(port), Endpoint("localhost", port, configured=True)
+
+        class Connector:
+            async def connect(self, place: Endpoint, seconds: float) -> Connected:
+                connected = await plain.connect(place, seconds)
+                if place != first:
+                    return connected
+                return replace(connected, stream=_Busy(connected.stream, lambda: client.fetch(second, GET)))
+
+        client._connector = Connector()
+        await client.fetch(first, GET)
+        await client.aclose()
+        with trio.fail_after(30):
+            await server.wait_empty()
 
 
 async def test_a_dead_end_is_connect_failed(tmp_path: Path) -> None:
