@@ -208,7 +208,9 @@ class HttpsConnector:
 
     @classmethod
     def to_mirror(cls, tls: MirrorTls, system_roots: Path = SYSTEM_ROOTS) -> "HttpsConnector":
-        """Whoever runs it is not told who asks: no certificate of ours is shown, whatever the server asks for."""
+        """Whoever runs it is shown no certificate of ours, whatever the server asks for; the path of a head tells whose
+        it is.
+        """
         stranger = ClientFault.UNTRUSTED_MIRROR
         if tls.system_roots:
             return cls(public_context(system_roots), stranger=stranger)
