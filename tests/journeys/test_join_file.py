@@ -105,6 +105,11 @@ def test_what_is_refused_leaves_nothing_and_the_next_file_is_good(lab: Lab, node
         assert (refused.status != 0, words in refused.err) == (True, True), refused
         assert (node.files(), node.configuration.read_text()) == (before, TOML.format(folder=node.folder))
     file.write_text(json.dumps(good))
+    there = node.folder / "ca.pem"
+    there.write_text("another")
+    refused = node.join(file)
+    assert (refused.status != 0, "move it away" in refused.err, there.read_text()) == (True, True, "another"), refused
+    there.rename(node.folder / "ca.pem.before")
     assert node.join(file, "--json").status == 0
 
 
