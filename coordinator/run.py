@@ -176,9 +176,10 @@ class Daemon:
         at, coordinator = self.configuration, self.coordinator
         try:
             keys, shown, shapes = _config_keys(at), _server_identity(at), value_shapes.load(at.value_shapes)
-            certificate = Certificate.read(shown.der)
-            authorities = server_certificate.authorities(file_of(at.certificate))
-            await in_database(_follow, coordinator.database, at, shown, coordinator.token_key, coordinator.now())
+            certificate = _shown_certificate(at, shown)
+            async with coordinator.standstill.reading:  # or a look that has begun follows the one before
+                await in_database(_follow, coordinator.database, at, shown, coordinator.token_key, coordinator.now())
+                vars(coordinator.shown).update(vars(certificate))
         except (UnusableKeyError, BadCertificateError, Refused, OSError) as error:
             log.error("not reloaded", reason=str(error))  # noqa: TRY400 - no trace needed
             return
@@ -188,7 +189,6 @@ class Daemon:
         for table in (coordinator.pins.table, self.door.table):
             table.add_own(shown.der)
         self.transports.show(shown)
-        coordinator.shown.certificate, coordinator.shown.authorities = certificate, authorities
         coordinator.publisher.sign_with(keys)
         coordinator.last_read.look_for(shapes)
         await self.keeper.look()  # whoever asks now is told what holds for these keys
@@ -206,6 +206,7 @@ def build(at: Configuration, now: Callable[[], float] = clock.now) -> Daemon:
     _follow_where_possible(database, at, shown, token_key, now())
     board = Board()
     leap = Leap(clock.now, clock.elapsed_s, min(HOLD_S, at.settings.head_refresh_s / 2))
+    present = _shown_certificate(at, shown)
     standstill, absence = Standstill(), Absence(at.settings.database_away_s, clock.elapsed_s)
     claimed = None if database.is_sqlite else Claims(database, at.coordinator_id)  # of a file there is one (rules P8)
     publisher = Publisher(
@@ -218,6 +219,7 @@ def build(at: Configuration, now: Callable[[], float] = clock.now) -> Daemon:
         lambda: standstill.why or absence.unread or _settling(database, at.settings),
         claimed,
     )
+    publisher.require_listed(present.unlisted)
     rollouts = Rollouts(database, at.settings, now, clock.elapsed_s, publisher.wake)
     coordinator = Coordinator(
         cluster_id=cluster_id,
@@ -233,7 +235,7 @@ def build(at: Configuration, now: Callable[[], float] = clock.now) -> Daemon:
         seen=Seen(database, now),
         now=now,
         keys_directory=at.keys_directory.absolute(),
-        shown=ShownCertificate(Certificate.read(shown.der), server_certificate.authorities(file_of(at.certificate))),
+        shown=present,
         join_port=at.join.port,
         node_authority=file_of(at.certificate).absolute().with_name(server_certificate.AUTHORITY),
         last_read=LastRead(value_shapes.load(at.value_shapes)),
@@ -365,6 +367,12 @@ def _server_identity(at: Configuration) -> KeyPair:
         detail = f"{files.key} is no key without passphrase of the certificate {files.certificate}"
         raise UnusableKeyError(f"{detail} ({alert_of(error)}); put a pair there that was made together") from None
     return shown
+
+
+def _shown_certificate(at: Configuration, shown: KeyPair) -> ShownCertificate:
+    file = file_of(at.certificate)
+    known, is_exchanged = server_certificate.authorities(file), server_certificate.is_exchanged(file)
+    return ShownCertificate(Certificate.read(shown.der), known, is_exchanged)
 
 
 def _follow(database: Database, at: Configuration, shown: KeyPair, token_key: Ed25519PrivateKey, now: float) -> None:

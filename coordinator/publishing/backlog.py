@@ -6,10 +6,11 @@ than the declared one (gates.py), what the two differ in is noted again: what is
 differ between what it was given last and what is declared. Losing this costs work, never correctness.
 """
 
-from collections.abc import Iterator, Mapping, Sequence, Set
+from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from functools import partial
 
+from coordinator.base.refusal import Code, Refused
 from coordinator.base.settings import CoordinatorSettings
 from coordinator.changes.undoing import UndoneModels
 from coordinator.configs.compiled_contents import CompiledContents
@@ -37,7 +38,8 @@ SCOPES_OF_NODE = 8  # about so many, where it is compiled whole
 @dataclass
 class Backlog:
     """`followed`: the state up to which changes are noted. `known`: nodes published whole since the start. `models`:
-    what nodes go by that are held back. `remembered`: of what is out.
+    what nodes go by that are held back. `remembered`: of what is out. `unlisted`: why nodes must not be told of these
+    CAs, or nothing.
     """
 
     followed: Model | None = None
@@ -45,6 +47,7 @@ class Backlog:
     changed: dict[str, set[Scope]] = field(default_factory=dict)
     models: UndoneModels = field(default_factory=UndoneModels)
     remembered: PublishedMemory = field(default_factory=PublishedMemory)
+    unlisted: Callable[[Sequence[bytes]], str] = field(default=lambda _authorities: "")
     _otherwise: dict[str, frozenset[Scope]] = field(default_factory=dict)
 
     def follow(self, model: Model) -> None:
@@ -111,10 +114,14 @@ def prepare(
     node_ids: Sequence[str],
     now: float,
 ) -> Batch:
-    """The next publication of the first of these nodes, from one consistent reading. Nothing is written."""
+    """The next publication of the first of these nodes, from one consistent reading. Nothing is written. Refused
+    `stale_state` where the database is from before an exchange of CAs that this coordinator has gone through.
+    """
     drafts, unsigned = [], {}
     with database.read() as transaction:
         model = catalog.load(transaction)
+        if why := backlog.unlisted(model.authorities):
+            raise Refused(Code.STALE_STATE, why, remedy="it is listed at the next look at the database")
         backlog.follow(model)
         node_ids = backlog.first_of(node_ids)
         issue = published_state.read_issue(transaction, keys, settings, now)

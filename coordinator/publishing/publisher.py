@@ -125,6 +125,10 @@ class Publisher:
         """Something has changed: look now."""
         self._woken.set()
 
+    def require_listed(self, unlisted: Callable[[Sequence[bytes]], str]) -> None:
+        """From now on: why nodes must not be told of these CAs, or nothing (ca_exchange.py)."""
+        self._backlog.unlisted = unlisted
+
     def sign_with(self, keys: Sequence[SigningKey]) -> None:
         """From now on; what was said of the keys before no longer counts."""
         self.keys = tuple(keys)

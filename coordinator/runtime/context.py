@@ -1,6 +1,6 @@
 """What the parts of one running coordinator share, and what is said of a refusal to whom."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -14,6 +14,7 @@ from coordinator.configs.apply_cache import LastRead
 from coordinator.database import cluster_state
 from coordinator.database.database import Database
 from coordinator.database.database_fault import is_full, line_of
+from coordinator.membership import ca_exchange
 from coordinator.membership.pin_sync import PinSync
 from coordinator.membership.refused_joins import RefusedJoins
 from coordinator.publishing.board import Board
@@ -114,6 +115,11 @@ class ShownCertificate:
 
     certificate: Certificate
     authorities: tuple[Certificate, ...] = ()
+    is_exchanged: bool = False  # its files say that there was another CA before
+
+    def unlisted(self, listed: Sequence[bytes]) -> str:
+        """Why nodes must not be told of these CAs (DER), or nothing."""
+        return ca_exchange.unlisted(listed, self.certificate.der, self.authorities, is_exchanged=self.is_exchanged)
 
 
 @dataclass(frozen=True)

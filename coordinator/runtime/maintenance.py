@@ -19,7 +19,7 @@ from coordinator.database.database import Database
 from coordinator.database.database_fault import line_of
 from coordinator.database.history import LinkedHistory
 from coordinator.keys.signing_key import SigningKey
-from coordinator.membership import refused_joins
+from coordinator.membership import ca_exchange, refused_joins
 from coordinator.publishing import head_cache, published_state
 from coordinator.publishing.board import Board
 from coordinator.publishing.signing_context import Issue, Unpublishable
@@ -67,6 +67,7 @@ class Keeper:
             if behind and known is None:  # members are told that we are not ready, and not that they are strangers
                 await at.pins.load()
             if not behind and (known is None or standing.state_id != known.state_id):
+                await self._list_authority()
                 at.standstill.known = standing
                 await at.pins.load()
                 at.publisher.wake()
@@ -83,6 +84,14 @@ class Keeper:
             self._be_without(line_of(error))
         except OSError as error:  # the place of a SQLite file is gone
             self._be_without(str(error))
+
+    async def _list_authority(self) -> None:
+        """A database from before an exchange of CAs is told which one is shown; until then nothing is published."""
+        at, shown = self._at, self._at.shown
+        named = (at.database, at.coordinator_id, shown.certificate.der, shown.authorities)
+        if not await in_library(partial(ca_exchange.is_followed, *named, is_exchanged=shown.is_exchanged)):
+            await in_database(partial(ca_exchange.follow, *named, is_exchanged=shown.is_exchanged, now=at.now()))
+            at.publisher.reconsider()
 
     async def _look_at_history(self) -> None:
         """Its newest link, and whether it has what was seen of it before."""

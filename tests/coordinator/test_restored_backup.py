@@ -13,11 +13,14 @@ from coordinator.changes.records import ChangeNode
 from coordinator.changes.states import ChangeState
 from coordinator.database import schema
 from coordinator.database.database import Database
+from coordinator.keys import server_certificate
 from coordinator.keys.signing_key import SigningKey
+from coordinator.membership import ca_exchange
 from tests.coordinator import reports
 from tests.coordinator.begun_changes import begin
 from tests.coordinator.daemon import Follower, Running, TlsNode, refusal, running
 from tests.coordinator.founding import Founded
+from wire.certificate import fingerprint, make_authority
 from wire.client import Call, ClientError, Reply
 from wire.messages import TrustList
 
@@ -318,3 +321,46 @@ async def test_who_waits_is_told_too(founded: Founded) -> None:
                     await show(node, head)
         assert found.value.retry_after_s >= 1
         assert told == ["not_ready"]
+
+
+@pytest.mark.parametrize("is_seen", [True, False], ids=["that was looked at", "that came after the last look"])
+async def test_a_running_coordinator_lists_its_ca_in_a_database_from_before_the_exchange(
+    founded: Founded, is_seen: bool
+) -> None:
+    """rules K15, K41, L15: nodes would be led to the CA of before, while every coordinator shows the next one."""
+    founded.settings = "store_polling_s = 300"  # the keeper looks when this says so
+    following = make_authority("next", founded.now)
+    async with running(founded) as at:
+        database = at.daemon.coordinator.database
+        follower = Follower(await at.admit("node-a"))
+        await follower.sync(wait=10)
+        before = back_up(founded.url)
+        ca_exchange.begin(
+            database, at.daemon.coordinator.shown.authorities, following.der, (), actor="a", now=founded.now
+        )
+        server_certificate.exchange(
+            founded.folder / "server.crt", founded.folder / "server.key", following, founded.now
+        )
+        await at.daemon._reload()
+        ca_exchange.finish(database, despite_unconfirmed=True, actor="a", now=founded.now)
+        await at.daemon.keeper.look()
+        put_back(founded.url, before)
+        if is_seen:
+            await at.daemon.keeper.look()
+            assert not await is_ready(at)
+        await raise_epoch(at)
+        at.daemon.coordinator.publisher.wake()
+        with trio.fail_after(60):
+            while not is_seen and "does not list" not in at.daemon.coordinator.publisher.health.fault:
+                await trio.testing.wait_all_tasks_blocked(0.01)
+        await at.daemon.keeper.look()
+        assert await is_ready(at)
+        follower = again(at, follower)
+        trust = await follower.node.get(f"/v1/trust?from={follower.holder.bundle.version}")
+        for bundle in TrustList.parse(trust.body).documents:
+            follower.take(bundle, "snapshot")
+        with trio.fail_after(60):
+            while follower.holder.marks["head"].authority_epoch < 2:
+                await follower.sync(wait=10)
+        assert fingerprint(following.der) in follower.section("node_bootstrap", "authorities")
+        assert len(await audited(at, "ca.found")) == 1
