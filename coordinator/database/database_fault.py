@@ -12,12 +12,27 @@ from sqlalchemy.exc import DataError, DBAPIError, IntegrityError, ProgrammingErr
 from coordinator.base.refusal import Code, bound_text
 
 _POSTGRESQL_DISK_FULL = "53100"
+# PostgreSQL's table of codes: connections that end, a server that starts or stops, or has become a standby; a wait that
+# was cut short, for a lock too.
+_SILENCE = ("08", "57P", "57014", "55P03", "25006")
 _QUOTING = (DataError, IntegrityError, ProgrammingError)
 
 
 def is_of_the_server(error: SQLAlchemyError) -> bool:
     """Whether it tells of the database itself, and not of one statement."""
     return not isinstance(error, _QUOTING)
+
+
+def is_silence(error: SQLAlchemyError) -> bool:
+    """Whether nobody has answered: no server is reached, a connection has ended, a wait took too long. A login that is
+    refused, a privilege or a table that is missing are an answer, to this program or from somebody who has barred it.
+    """
+    if not isinstance(error, DBAPIError):  # no connection of the pool became free
+        return True
+    if isinstance(error, _QUOTING):
+        return False
+    state = getattr(error.orig, "sqlstate", None)
+    return state is None or state.startswith(_SILENCE)
 
 
 def line_of(error: SQLAlchemyError) -> str:

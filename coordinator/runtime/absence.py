@@ -5,6 +5,9 @@ was decided by people, and holds. So a replica that was ready when the database 
 again, for `database_away_s`, and makes nothing else. After that time nodes are degraded, as without a coordinator: what
 was revoked meanwhile, nobody has been told.
 
+That is a database that nobody reaches. One that answers and refuses this replica has spoken: its login may have been
+barred because it is to sign nothing any more, so it signs nothing again.
+
 A replica that starts while the database is away has no state of its own: it signs nothing.
 """
 
@@ -24,6 +27,7 @@ class Absence:
     bound_s: int
     elapsed: Callable[[], float]
     is_away: bool = field(default=False, init=False)
+    is_refused: bool = field(default=False, init=False)  # it answers, and lets this replica do nothing
     issue: Issue | None = field(default=None, init=False)
     fault: str = field(default="", init=False)  # why the last of them could not be signed
     _answered: float = field(default=0.0, init=False)
@@ -31,11 +35,15 @@ class Absence:
 
     def note_answer(self, issue: Issue | None, *, now: float) -> None:
         """`now` in Unix seconds."""
-        self.is_away, self.issue, self.fault = False, issue, ""
+        self.is_away, self.is_refused, self.issue, self.fault = False, False, issue, ""
         self._answered, self._answered_at = self.elapsed(), now
 
     def note_silence(self) -> None:
-        self.is_away = True
+        self.is_away, self.is_refused = True, False
+
+    def note_refusal(self) -> None:
+        """Until the next answer nothing is signed again, though it falls silent meanwhile."""
+        self.is_away, self.is_refused, self.issue = False, True, None
 
     @property
     def may_sign(self) -> bool:
@@ -44,7 +52,8 @@ class Absence:
     @property
     def unread(self) -> str:
         """Why nothing is published: whatever answers again may be a copy, and is looked at first. Or nothing."""
-        return "the database is away, or was and has not been looked at yet" if self.is_away else ""
+        is_unread = self.is_away or self.is_refused
+        return "the database is away, or was and has not been looked at yet" if is_unread else ""
 
     @property
     def words(self) -> str:

@@ -16,7 +16,7 @@ from coordinator.base.threads import in_database, in_library
 from coordinator.database import cluster_state, history, history_check
 from coordinator.database.continuity import Continuity, LinkMark
 from coordinator.database.database import Database
-from coordinator.database.database_fault import line_of
+from coordinator.database.database_fault import is_silence, line_of
 from coordinator.database.history import LinkedHistory
 from coordinator.keys.signing_key import SigningKey
 from coordinator.membership import ca_exchange, refused_joins
@@ -58,7 +58,7 @@ class Keeper:
             looked = partial(_look_at_keys, at.database, publisher.keys, at.settings, at.now())
             standing, unable, without_keys, issue = await in_library(looked)
             await self._look_at_history()
-            if at.absence.is_away:
+            if at.absence.unread:
                 at.standstill.lost = at.standstill.lost or await in_library(_lost_heads, at.database, at.board)
             known, behind = at.standstill.known, at.standstill.behind(standing)
             self._stand(restored_backup.reason_of(standing) or behind, without_keys)
@@ -81,7 +81,10 @@ class Keeper:
             at.absence.note_answer(None, now=at.now())
             self._ready(str(refused))
         except SQLAlchemyError as error:
-            self._be_without(line_of(error))
+            if is_silence(error):
+                self._be_without(line_of(error))
+            else:
+                self._be_refused(line_of(error))
         except OSError as error:  # the place of a SQLite file is gone
             self._be_without(str(error))
 
@@ -198,6 +201,11 @@ class Keeper:
         absence = self._at.absence
         absence.note_silence()
         self._ready("; ".join(filter(None, (f"the database does not answer: {fault}", absence.words))))
+
+    def _be_refused(self, fault: str) -> None:
+        """The database answers, and it is no work of ours any more, or not yet."""
+        self._at.absence.note_refusal()
+        self._ready(f"the database refuses this coordinator: {fault}; nothing is signed, nor signed again")
 
     def _ready(self, reason: str) -> None:
         """What the log is told is what the probe says."""

@@ -43,7 +43,7 @@ class Repeater:
         """Once: whatever is due."""
         if not self._at.absence.is_away:
             if self.signed:
-                log.info("the database is back", heads_signed_again=self.signed)
+                log.info("the database answers again", heads_signed_again=self.signed)
             self._fresh.clear()
             self.signed = 0
             return

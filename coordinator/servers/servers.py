@@ -4,6 +4,10 @@ A standby that is promoted begins another timeline of the same system. Whoever h
 an earlier one: a primary that comes back after its standby was promoted is a second database that takes writes, and
 what is written there is lost. Where no server will do, each is named with what is wrong.
 
+A server that answers and refuses this coordinator is told from one that cannot be reached: libpq gives words alone of a
+connection that was never made, so the kind of refusal is read of their form (`_is_refusal`), and raised with SQLSTATE
+28000, as a refusal of a login has.
+
 The server that was good last is asked first: one that is gone costs `connect_timeout`, and only once.
 
 Rejected: libpq's own list of hosts. It takes the first that takes writes, which is the wrong one of two, for each
@@ -11,6 +15,7 @@ connection anew, so that one pool would work on both; waits for the dead one eac
 is wrong with one.
 """
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
@@ -26,6 +31,10 @@ from coordinator.servers import database_url
 from coordinator.servers.database_url import ServerPlace
 from wire.logs import log
 
+_REFUSED = "28000"  # invalid_authorization_specification
+# What a server says is led in by its severity and two blanks; what libpq says itself is not, and is in English here.
+_SAID_BY_SERVER = re.compile(r"(?:^|: )[^\s:]+:  ")
+_NOT_NOW = ("starting up", "shutting down", "in recovery mode", "not yet accepting", "not accepting connections")
 _READ_ONLY = "25006"  # PostgreSQL's table of codes: read_only_sql_transaction
 # As every user may ask (pg_control_system and pg_walfile_name are granted to all, unless somebody has taken that away).
 _STANDING = (
@@ -68,18 +77,21 @@ class Servers:
     def _connect(
         self, dialect: Dialect, _record: object, _cargs: object, given: dict[str, str | int]
     ) -> DBAPIConnection:
-        driver, faults = dialect.loaded_dbapi, []  # which this package does without where the database is a file
+        driver = dialect.loaded_dbapi  # which this package does without where the database is a file
+        faults, is_refused = [], False
         for place in tuple(self._places):
             try:
                 connection = self._try(dialect, given, place)
             except (driver.OperationalError, _Unsuitable) as error:
                 faults.append(f"{place}: {_words(error)}")
+                is_refused = is_refused or _is_refusal(error)
                 continue
             self._places = [place, *(other for other in self._places if other != place)]
             return connection
+        fault = driver.errors.lookup(_REFUSED) if is_refused else driver.OperationalError
         if len(faults) == 1:
-            raise driver.OperationalError(faults[0].removeprefix(f"{self._places[0]}: "))
-        raise driver.OperationalError(f"no server takes writes: {'; '.join(faults)}")
+            raise fault(faults[0].removeprefix(f"{self._places[0]}: "))
+        raise fault(f"no server takes writes: {'; '.join(faults)}")
 
     def _try(self, dialect: Dialect, given: Mapping[str, str | int], place: ServerPlace) -> DBAPIConnection:
         others = {key: value for key, value in given.items() if key not in ("host", "port", "target_session_attrs")}
@@ -133,6 +145,12 @@ def _end_read_only(context: ExceptionContext) -> None:
     """A primary that has become a standby under us: all connections are made anew, to wherever writes go now."""
     if getattr(context.original_exception, "sqlstate", None) == _READ_ONLY:
         context.is_disconnect = True
+
+
+def _is_refusal(error: Exception) -> bool:
+    """Whether a server has answered, and lets nobody in with this name and password: it is there."""
+    said = str(error).strip().partition("\n")[0]
+    return _SAID_BY_SERVER.search(said) is not None and not any(words in said for words in _NOT_NOW)
 
 
 def _words(error: Exception) -> str:

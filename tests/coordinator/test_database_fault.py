@@ -7,11 +7,12 @@ from pathlib import Path
 import psycopg.errors
 import pytest
 from sqlalchemy import insert
-from sqlalchemy.exc import OperationalError, SQLAlchemyError
+from sqlalchemy.exc import OperationalError, ProgrammingError, SQLAlchemyError
 
 from coordinator.database import schema
 from coordinator.database.database import Database
-from coordinator.database.database_fault import is_full, line_of
+from coordinator.database.database_fault import is_full, is_silence, line_of
+from coordinator.servers import servers
 
 
 def test_a_full_disk_has_a_code_of_its_own(tmp_path: Path) -> None:
@@ -49,3 +50,41 @@ def test_postgresql_says_it_by_its_number() -> None:
 )
 def test_nothing_else_is_a_full_disk(error: BaseException | None, full: bool) -> None:
     assert is_full(error) is full
+
+
+@pytest.mark.parametrize(
+    ("state", "is_silent"),
+    [
+        (None, True),
+        ("08006", True),
+        ("57P01", True),
+        ("57P03", True),
+        ("57014", True),
+        ("28P01", False),
+        ("42501", False),
+    ],
+)
+def test_who_answers_is_not_silent(state: str | None, is_silent: bool) -> None:
+    class Said(Exception):
+        sqlstate = state
+
+    assert is_silence(OperationalError("", None, Said())) is is_silent
+    assert not is_silence(ProgrammingError("", None, Said()))
+
+
+@pytest.mark.parametrize(
+    ("said", "is_refusal"),
+    [
+        ('connection to server at "db" (10.0.0.1), port 5432 failed: Connection refused', False),
+        ('connection to server on socket "/s" failed: FATAL:  role "c2" is not permitted to log in', True),
+        ('connection to server at "db" failed: FATAL:  password authentication failed for user "c2"', True),
+        (
+            'connection failed: connection to server on socket "/s" failed: FATAL:  the database system is starting up',
+            False,
+        ),
+        ("connection timeout expired", False),
+        ("server closed the connection unexpectedly", False),
+    ],
+)
+def test_a_server_that_refuses_is_told_from_none(said: str, is_refusal: bool) -> None:
+    assert servers._is_refusal(Exception(said)) is is_refusal

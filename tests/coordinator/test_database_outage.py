@@ -15,11 +15,13 @@ from coordinator.database.database_fault import line_of
 from coordinator.replicas.generations import BLOCK
 from tests.coordinator import postgresql, reports
 from tests.coordinator.daemon import Follower, Running, running
+from tests.coordinator.failing_over import ask
 from tests.coordinator.founding import Founded
 from tests.logs import capture_logs
 from wire.client import ClientError
 
 STATE = "{kind: Node, id: node-a, spec: {roles: [core_mesh]}}"
+END_SESSIONS = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE usename = 'replica'"
 SELDOM = "store_polling_s = 300"  # the first write that goes well ends a fault, and the keeper's own look makes one
 
 
@@ -97,6 +99,36 @@ async def test_postgresql_stops_and_starts_again(tmp_path: Path, server: postgre
         at.daemon.coordinator.publisher.wake()
         assert await follower.sync(wait=60, now=founded.now + passed_s[0])
         assert follower.generation == held + BLOCK
+
+
+async def test_a_database_that_refuses_this_coordinator_is_not_away(tmp_path: Path, server: postgresql.Server) -> None:
+    """rules K41, P1: who is barred signs nothing again, also once the database falls silent; let in, it goes on"""
+    own = server.url.format("postgres")
+    ask(server, "CREATE ROLE replica LOGIN SUPERUSER")
+    founded = Founded(tmp_path, own.replace("holdfast@", "replica@"), settings=SELDOM)
+    passed_s = [0.0]
+    async with running(founded, now=lambda: founded.now + passed_s[0]) as at:
+        follower = Follower(await at.admit("node-a"))
+        await follower.sync(wait=10)
+        await at.daemon.keeper.look()
+        ask(server, "ALTER ROLE replica NOLOGIN", END_SESSIONS)
+        for is_silent in (False, True):
+            if is_silent:
+                server.stop()
+            passed_s[0] += at.daemon.coordinator.settings.head_refresh_s + 1
+            await at.daemon.keeper.look()
+            await at.daemon.repeater.repeat()
+            assert not await follower.sync(now=founded.now + passed_s[0])
+            assert at.daemon.repeater.signed == 0
+            status, said = await at.probe("/probe/readiness")
+            assert status == 503
+            assert (b"refuses this coordinator" in said and b"not permitted to log in" in said) is not is_silent
+        server.start()
+        ask(server, "ALTER ROLE replica LOGIN")
+        await at.daemon.keeper.look()
+        at.daemon.coordinator.publisher.wake()
+        assert await follower.sync(wait=60, now=founded.now + passed_s[0])
+        assert (await at.probe("/probe/readiness"))[0] == 200
 
 
 PADDING = [reports.event(number, detail="x" * 256) for number in range(1, 200)]
