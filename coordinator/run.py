@@ -219,7 +219,7 @@ def build(at: Configuration, now: Callable[[], float] = clock.now) -> Daemon:
         lambda: standstill.why or absence.unread or _settling(database, at.settings),
         claimed,
     )
-    publisher.require_listed(present.unlisted)
+    publisher.require_listed(present.missing_authority)
     rollouts = Rollouts(database, at.settings, now, clock.elapsed_s, publisher.wake)
     coordinator = Coordinator(
         cluster_id=cluster_id,

@@ -17,8 +17,8 @@ log has it.
 
 A coordinator never works with a list that lacks the CA of the certificate that it shows. The database may have been
 restored from before an exchange, also under a coordinator that runs: then the CA is listed again by the one that
-starts, reloads, or looks at another state than before, and until then it publishes nothing (`unlisted`). Nodes believe
-more than they need for a while, which `status` shows, and none is cut off.
+starts, reloads, or looks at another state than before, and until then it publishes nothing (`missing_authority`). Nodes
+believe more than they need for a while, which `status` shows, and none is cut off.
 
 Until the first exchange nothing is listed, and nodes go by their file: it may name other CAs, of mirrors, which a list
 would end in silence. `begin` asks for them (`others`).
@@ -164,7 +164,7 @@ def follow(
         listed = _read_list(transaction)
         issuer = _issuer(shown, [*(authority.certificate for authority in listed.values()), *known])
         of = "" if issuer is None else issuer.fingerprint
-        is_missing = bool(_unlisted(listed, issuer, is_exchanged=is_exchanged))
+        is_missing = bool(_missing_authority(listed, issuer, is_exchanged=is_exchanged))
         is_noted = _shown_authorities(transaction).get(coordinator_id) == of
     if is_missing and issuer is not None:
         with database.change(actor=coordinator_id, now=now) as transaction:
@@ -189,15 +189,17 @@ def is_followed(
         noted = _shown_authorities(transaction).get(coordinator_id)
     issuer = _issuer(shown, [*(authority.certificate for authority in listed.values()), *known])
     of = "" if issuer is None else issuer.fingerprint
-    return noted in (None, of) and not _unlisted(listed, issuer, is_exchanged=is_exchanged)
+    return noted in (None, of) and not _missing_authority(listed, issuer, is_exchanged=is_exchanged)
 
 
-def unlisted(listed: Sequence[bytes], shown: bytes, known: Sequence[Certificate], *, is_exchanged: bool) -> str:
+def missing_authority(
+    listed: Sequence[bytes], shown: bytes, known: Sequence[Certificate], *, is_exchanged: bool
+) -> str:
     """Why nodes must not be told of these CAs (DER), or nothing: they would refuse whoever shows this certificate."""
     if not listed and not is_exchanged:
         return ""
     found = {read.fingerprint: read for read in map(Certificate.read, listed)}
-    missing = _unlisted(found, _issuer(shown, [*found.values(), *known]), is_exchanged=is_exchanged)
+    missing = _missing_authority(found, _issuer(shown, [*found.values(), *known]), is_exchanged=is_exchanged)
     return f"the database does not list {missing}, the CA of the certificate that is shown" if missing else ""
 
 
@@ -287,7 +289,7 @@ def _read_authority(der: bytes) -> Certificate:
     return certificate
 
 
-def _unlisted(listed: Collection[str], issuer: Certificate | None, *, is_exchanged: bool) -> str:
+def _missing_authority(listed: Collection[str], issuer: Certificate | None, *, is_exchanged: bool) -> str:
     """The fingerprint of the CA, where it has to be listed and is not."""
     is_list = is_exchanged or bool(listed)
     return issuer.fingerprint if issuer is not None and is_list and issuer.fingerprint not in listed else ""

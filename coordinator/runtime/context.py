@@ -117,9 +117,11 @@ class ShownCertificate:
     authorities: tuple[Certificate, ...] = ()
     is_exchanged: bool = False  # its files say that there was another CA before
 
-    def unlisted(self, listed: Sequence[bytes]) -> str:
+    def missing_authority(self, listed: Sequence[bytes]) -> str:
         """Why nodes must not be told of these CAs (DER), or nothing."""
-        return ca_exchange.unlisted(listed, self.certificate.der, self.authorities, is_exchanged=self.is_exchanged)
+        return ca_exchange.missing_authority(
+            listed, self.certificate.der, self.authorities, is_exchanged=self.is_exchanged
+        )
 
 
 @dataclass(frozen=True)

@@ -84,7 +84,7 @@ class Keeper:
             if is_silence(error):
                 self._be_without(line_of(error))
             else:
-                self._be_refused(line_of(error))
+                self._note_refusal(line_of(error))
         except OSError as error:  # the place of a SQLite file is gone
             self._be_without(str(error))
 
@@ -202,7 +202,7 @@ class Keeper:
         absence.note_silence()
         self._ready("; ".join(filter(None, (f"the database does not answer: {fault}", absence.words))))
 
-    def _be_refused(self, fault: str) -> None:
+    def _note_refusal(self, fault: str) -> None:
         """The database answers, and it is no work of ours any more, or not yet."""
         self._at.absence.note_refusal()
         self._ready(f"the database refuses this coordinator: {fault}; nothing is signed, nor signed again")
