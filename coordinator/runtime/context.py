@@ -106,7 +106,7 @@ class Standstill:
         if not reason and (missing := (self.lost if self.known else "") or gap):
             reason = f"{missing} from an old backup, or is a standby that was behind ({cluster_state.RAISE_EPOCH})"
         self.is_behind = bool(reason)
-        return self.history or reason
+        return "; ".join(filter(None, (self.history, reason)))
 
 
 @dataclass

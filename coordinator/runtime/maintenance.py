@@ -14,7 +14,7 @@ from coordinator.base.refusal import Code, Refused
 from coordinator.base.settings import CoordinatorSettings
 from coordinator.base.threads import in_database, in_library
 from coordinator.database import cluster_state, history, history_check
-from coordinator.database.continuity import Continuity, LinkMark
+from coordinator.database.continuity import Continuity, LastSeen, LinkMark
 from coordinator.database.database import Database
 from coordinator.database.database_fault import is_silence, line_of
 from coordinator.database.history import LinkedHistory
@@ -97,17 +97,19 @@ class Keeper:
             at.publisher.reconsider()
 
     async def _look_at_history(self) -> None:
-        """Its newest link, and whether it has what was seen of it before."""
+        """Its newest link, and whether it has what was seen of it before, also where it cannot be believed."""
         at = self._at.standstill
+        seen = self.continuity.seen  # before what is read: what is made meanwhile need not be in it
         try:
-            at.gap_epoch = self.continuity.seen.authority_epoch
-            self.newest, at.gap = await in_library(_look_at_history, self._at.database, self.continuity)
+            self.newest = await in_library(_read_newest, self._at.database)
         except Refused as refused:
             if refused.code not in (Code.UNTRUSTED_HISTORY, Code.NOT_IN_MANIFEST):
                 raise
             at.history = str(refused)
         else:
             at.history = self._broken
+        at.gap_epoch = seen.authority_epoch
+        at.gap = await in_library(_find_gap, self._at.database, seen)
 
     async def walk(self) -> None:
         """Until cancelled: link by link from the oldest one, and then whatever comes. What is broken is looked at again
@@ -218,13 +220,14 @@ class Keeper:
         self._said = said
 
 
-def _look_at_history(database: Database, continuity: Continuity) -> tuple[LinkMark, str]:
-    """The newest link, and what of the history is missing, or nothing."""
-    seen = continuity.seen  # before what is read: what is made meanwhile need not be in it
-    newest = history.look(database)
+def _read_newest(database: Database) -> LinkMark:
+    return history.look(database) or LinkMark()
+
+
+def _find_gap(database: Database, seen: LastSeen) -> str:
+    """What of the history is missing, or nothing."""
     with database.read() as transaction:
-        epoch = cluster_state.standing(transaction).authority_epoch
-        return newest or LinkMark(), seen.gap(transaction, epoch)
+        return seen.gap(transaction, cluster_state.standing(transaction).authority_epoch)
 
 
 def _lost_heads(database: Database, board: Board) -> str:

@@ -180,3 +180,18 @@ async def test_a_database_that_was_exchanged_lacks_what_was_seen(founded: Founde
         await daemon.keeper.look()
         assert (daemon.coordinator.standstill.reason, await is_ready(at)) == ("", True)
         assert (await at.ask("GET", "/v1/audit/verify"))["faults"] == []
+
+
+async def test_what_a_database_lacks_is_said_beside_a_history_that_is_not_believed(founded: Founded) -> None:
+    """rules H37, H48, P30: two faults at once; the remedy of one alone would leave the other to be found later"""
+    begin_history.begin(founded.configuration(), anew=False, actor="root", now=founded.now)
+    async with running(founded) as at:
+        daemon, database = at.daemon, at.daemon.coordinator.database
+        await daemon.keeper.look()
+        with database.engine.begin() as connection:
+            connection.execute(update(schema.pointers).values(signature="AAAA"))
+        daemon.keeper.continuity.seen = LastSeen(LinkMark(9_999, "ab" * 32), 1)
+        await daemon.keeper.look()
+        reason = daemon.coordinator.standstill.reason
+        assert "untrusted_history" in reason and "lacks link 9999" in reason
+        assert not await is_ready(at)
