@@ -10,6 +10,7 @@ import base64
 import hashlib
 import ipaddress
 import re
+import ssl
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
@@ -96,6 +97,10 @@ def pem_to_der(pem: bytes) -> bytes:
         raise BadCertificateError("not a readable certificate (PEM)") from error
 
 
+def der_to_pem(der: bytes) -> bytes:
+    return ssl.DER_cert_to_PEM_cert(der).encode()
+
+
 def names_as_issuer(der: bytes, authority_der: bytes) -> bool:
     """Whether a certificate says of itself that this CA has made it, by name and key: for people to read.
 
@@ -108,6 +113,16 @@ def names_as_issuer(der: bytes, authority_der: bytes) -> bool:
     except (*_UNREADABLE, x509.ExtensionNotFound):
         return False
     return made.issuer == authority.subject and named == held
+
+
+def is_certificate_of(der: bytes, key_pem: bytes) -> bool:
+    """Whether a certificate is of this key."""
+    try:
+        found = x509.load_der_x509_certificate(der).public_key()
+    except _UNREADABLE:
+        return False
+    own = _private_key(key_pem).public_key()
+    return isinstance(found, ec.EllipticCurvePublicKey) and found.public_numbers() == own.public_numbers()
 
 
 def pem_chain_to_der(pem: bytes) -> list[bytes]:
@@ -142,9 +157,13 @@ def make_identity(
     return _sign(builder, key, key)
 
 
-def make_authority(name: str, now: float, *, lifetime_s: float = AUTHORITY_LIFETIME_S) -> KeyPair:
-    """A CA that signs server certificates and nothing below it, as strict verifiers want it."""
-    key = ec.generate_private_key(ec.SECP256R1())
+def make_authority(
+    name: str, now: float, *, lifetime_s: float = AUTHORITY_LIFETIME_S, key_pem: bytes | None = None
+) -> KeyPair:
+    """A CA that signs server certificates and nothing below it, as strict verifiers want it. Of a new key, unless one
+    is given.
+    """
+    key = ec.generate_private_key(ec.SECP256R1()) if key_pem is None else _private_key(key_pem)
     builder = _builder(_name(name), _name(name), key.public_key(), now, lifetime_s)
     builder = (
         builder.add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)

@@ -1,12 +1,18 @@
 """The exchange of the coordinators' CA, as an operator asks for it (membership/ca_exchange.py)."""
 
+import os
 from functools import partial
 
 from coordinator.api.operator_route import for_operators, message_of, parameter
+from coordinator.base.refusal import Code, Refused
 from coordinator.base.threads import in_database, in_library
+from coordinator.database import history
+from coordinator.keys import derived_authority
+from coordinator.keys import seed as seeds
 from coordinator.membership import ca_exchange
 from coordinator.runtime.context import Coordinator
 from snapshot.identifiers import is_hash
+from wire.certificate import Certificate
 from wire.operators.operator_answers import AuthorityExchange
 from wire.operators.operator_messages import AuthorityRequest, CancelRequest, FinishRequest
 from wire.request import Request
@@ -31,8 +37,9 @@ class CaApi:
 
     async def begin(self, request: Request) -> AuthorityExchange:
         at, asked = self._at, await message_of(request, AuthorityRequest)
+        ca = asked.certificate or await in_library(_derive_next, at)
         begin = partial(ca_exchange.begin, actor=request.peer.name, now=at.now())
-        found = await in_database(begin, at.database, at.shown.authorities, asked.certificate, asked.others)
+        found = await in_database(begin, at.database, at.shown.authorities, ca, asked.others)
         at.publisher.wake()
         return found
 
@@ -56,3 +63,13 @@ class CaApi:
         found = await in_database(ca_exchange.drop, at.database, fingerprint, actor=request.peer.name, now=at.now())
         at.publisher.wake()
         return found
+
+
+def _derive_next(at: Coordinator) -> bytes:
+    """The CA of the next generation, DER: each coordinator has its key."""
+    seed = seeds.load(at.keys_directory, os.environ)
+    if seed is None:
+        remedy = f"give a CA of your own (--to DIRECTORY), or, stopped: {history.BEGIN}"
+        raise Refused(Code.NO_STATE, "this coordinator has no seed that a CA could follow from", remedy=remedy)
+    known = (*at.shown.authorities, *map(Certificate.read, ca_exchange.listed_authorities(at.database)))
+    return derived_authority.make_next(seed, known, at.cluster_id, at.now()).der

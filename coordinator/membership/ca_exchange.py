@@ -224,7 +224,8 @@ def _status(transaction: Transaction) -> AuthorityExchange:
 
 def _standing(listed: _Listed) -> AuthorityStanding:
     read = listed.certificate
-    return AuthorityStanding(read.fingerprint, listed.standing, read.not_before, read.not_after, listed.added_at)
+    times = read.not_before, read.not_after, listed.added_at
+    return AuthorityStanding(read.fingerprint, listed.standing, *times, read.der)
 
 
 def _find_unconfirmed(transaction: Transaction, following: _Listed) -> Iterator[UnconfirmedMember]:

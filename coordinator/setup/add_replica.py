@@ -15,7 +15,7 @@ from coordinator.base.refusal import Code, Refused
 from coordinator.database import cluster_state as authority
 from coordinator.database.cluster_state import Founding
 from coordinator.database.database import Database
-from coordinator.keys import atomic_files, identity, keystore, server_certificate
+from coordinator.keys import atomic_files, derived_authority, identity, keystore, server_certificate
 from coordinator.keys import seed as seeds
 from coordinator.keys.atomic_files import Files, key_file, plain_file
 from coordinator.keys.signing_key import SigningKey
@@ -61,7 +61,8 @@ def add(wanted: ReplicaRequest, *, actor: str, now: float) -> AddedReplica:
     hosts = [server_certificate.host_of(wanted.url), *wanted.hosts]
     config_keys = _config_keys(wanted.source)
     tls = wanted.source / "tls"
-    ca = server_certificate.authority_in(wanted.ca or tls, wanted.passphrase, beside=tls)
+    derived = None if wanted.ca else derived_authority.beside(tls, seeds.load(wanted.source / "keys", {}))
+    ca = derived or server_certificate.authority_in(wanted.ca or tls, wanted.passphrase, beside=tls)
     token, own = SigningKey.generate(), identity.generate(wanted.coordinator_id, now)
     server = server_certificate.issue(ca, hosts, now)
     others = [wanted.configuration[0].parent] if wanted.configuration else []
@@ -91,9 +92,9 @@ def _seed(wanted: ReplicaRequest) -> Files:
 
 def _ca_key(wanted: ReplicaRequest) -> Files:
     """As it lies in the copy."""
-    if wanted.ca is not None:
-        return []
     key = wanted.source / "tls" / server_certificate.AUTHORITY_KEY
+    if wanted.ca is not None or not key.is_file():
+        return []
     return [(wanted.state / "tls" / server_certificate.AUTHORITY_KEY, plain_file(key.read_bytes()))]
 
 

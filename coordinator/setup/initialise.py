@@ -26,7 +26,7 @@ from coordinator.database import cluster_state as authority
 from coordinator.database.cluster_state import Founding
 from coordinator.database.database import Database, Transaction
 from coordinator.database.history import LinkedHistory
-from coordinator.keys import atomic_files, identity, keystore, server_certificate, signer
+from coordinator.keys import atomic_files, derived_authority, identity, keystore, server_certificate, signer
 from coordinator.keys import seed as seeds
 from coordinator.keys.acting import as_owner_of
 from coordinator.keys.atomic_files import Files, key_file, plain_file
@@ -64,7 +64,7 @@ class ClusterRequest:
     passphrase: bytes | None = field(
         default=None, repr=False
     )  # of the root keys, and of a CA key that is put elsewhere
-    ca_key: Path | None = None  # a directory for the CA's key, to be taken away from there; or in the coordinator's own
+    ca_key: Path | None = None  # a directory for a CA key of its own; or it follows from the seed
     configuration: tuple[Path, str] | None = None  # a coordinator.toml and its text
     declared: tuple[Path, str] | None = None  # the first declared state and its text (starter.py)
     notes: Path | None = None  # a directory of root's, for its note where the state is a service's
@@ -81,7 +81,7 @@ class MadeCluster:
     certificate: Path
     certificate_sha256: str
     authority: Path  # the CA file that nodes are given
-    ca_key: Path
+    ca_key: Path | None  # None: it follows from the seed
     configuration: Path | None
     declared: Path | None
 
@@ -138,8 +138,8 @@ def _take_away(wanted: ClusterRequest) -> list[Path]:
     return list(dict.fromkeys([wanted.root_keys, *([wanted.ca_key] if wanted.ca_key else [])]))
 
 
-def _ca_key_file(wanted: ClusterRequest) -> Path:
-    return (wanted.ca_key or wanted.state / "tls") / server_certificate.AUTHORITY_KEY
+def _ca_key_file(wanted: ClusterRequest) -> Path | None:
+    return None if wanted.ca_key is None else wanted.ca_key / server_certificate.AUTHORITY_KEY
 
 
 @contextmanager
@@ -215,21 +215,28 @@ def _plan_files(wanted: ClusterRequest, now: float) -> _Plan:
     roots = tuple(keystore.new_key(wanted.algorithm) for _ in range(wanted.roots))
     config, token = keystore.new_key(), SigningKey.of(Ed25519PrivateKey.generate())
     seed, own = Seed.generate(), identity.generate(wanted.coordinator_id, now)
-    ca = make_authority(f"{wanted.cluster_id} coordinators", now)
+    ca = _make_authority(wanted, seed, now)
     server = server_certificate.issue(ca, (server_certificate.host_of(wanted.url), *wanted.hosts), now)
     files = [
         *((wanted.root_keys / keystore.file_name(ROOT, key), key_file(key, wanted.passphrase)) for key in roots),
         (keys_directory(wanted.state) / keystore.file_name(CONFIG, config), key_file(config)),
         (keys_directory(wanted.state) / seeds.FILE, plain_file(seed.to_bytes())),
-        (_ca_key_file(wanted), plain_file(_ca_key(wanted, ca))),
+        *_ca_key(wanted, ca),
         *own_files(wanted.state, own, token, ca, server, wanted.configuration),
         *_text_files(wanted.declared),
     ]
     return _Plan(tuple(files), roots, config, token, seed, fingerprint(server.der), own)
 
 
-def _ca_key(wanted: ClusterRequest, ca: KeyPair) -> bytes:
-    return server_certificate.encrypt(ca.key_pem, wanted.passphrase if wanted.ca_key else None)
+def _make_authority(wanted: ClusterRequest, seed: Seed, now: float) -> KeyPair:
+    if wanted.ca_key is None:
+        return derived_authority.make(seed, 1, wanted.cluster_id, now)
+    return make_authority(f"{wanted.cluster_id} coordinators", now)
+
+
+def _ca_key(wanted: ClusterRequest, ca: KeyPair) -> Files:
+    path = _ca_key_file(wanted)
+    return [] if path is None else [(path, plain_file(server_certificate.encrypt(ca.key_pem, wanted.passphrase)))]
 
 
 def own_files(
@@ -240,7 +247,7 @@ def own_files(
     server: KeyPair,
     configuration: tuple[Path, str] | None,
 ) -> Files:
-    """What each coordinator has beside its config keys and, it may be, the CA's key."""
+    """What each coordinator has beside its config keys."""
     tls = state / "tls"
     files = [
         (token_file(state), key_file(token)),

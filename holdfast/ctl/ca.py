@@ -1,5 +1,6 @@
 """`holdfastctl coordinators ca`: the CA of the coordinators is exchanged, and no node is touched."""
 
+import os
 from pathlib import Path
 
 import click
@@ -14,12 +15,12 @@ from holdfast.ctl.trust import new_passphrase
 from holdfast.terminal.clock import wall_clock
 from holdfast.terminal.shown import say
 from snapshot.ending import short
-from wire.certificate import BadCertificateError, fingerprint, make_authority, pem_to_der
+from wire.certificate import BadCertificateError, KeyPair, der_to_pem, fingerprint, make_authority, pem_to_der
 from wire.operators.operator_answers import AuthorityExchange, AuthorityStanding
 from wire.operators.operator_messages import AuthorityRequest, CancelRequest, FinishRequest
 
 DAY = 86_400
-USE = "holdfastctl coordinators ca use --ca"
+USE = "holdfastctl coordinators ca use"
 _STANDINGS = {"current": "present", "next": "next", "other": "another's"}
 
 
@@ -36,8 +37,9 @@ def status(asked: CoordinatorClient) -> None:
 
 
 @ca.command()
-@click.option("--to", "place", type=click.Path(path_type=Path, file_okay=False), required=True,
-              help="Where the next CA is put, to be taken away; one that lies there is taken.")  # fmt: skip
+@click.option("--to", "place", type=click.Path(path_type=Path, file_okay=False),
+              help="Where a CA of its own is put, to be taken away; one that lies there is taken. "
+              "[default: its key follows from the seed]")  # fmt: skip
 @click.option("--encrypt", is_flag=True, help="Its key under a passphrase, from --passphrase-file or asked for.")
 @passphrase_option
 @click.option("--days", type=click.IntRange(30, 36_500), default=7_300, show_default=True, help="How long it is good.")
@@ -47,7 +49,7 @@ def status(asked: CoordinatorClient) -> None:
 @asks_the_coordinator
 def begin(
     asked: CoordinatorClient,
-    place: Path,
+    place: Path | None,
     encrypt: bool,
     passphrase_files: tuple[Path, ...],
     days: int,
@@ -56,25 +58,23 @@ def begin(
 ) -> None:
     """Make the next CA, and have nodes believe it beside the present one. From now on signed content says which CAs
     they believe, and not the file that they were given.
-    """
-    with with_a_coordinators_libraries():
-        from coordinator.keys import server_certificate  # noqa: PLC0415 - the network's library: no other command waits for it
 
+    Its key follows from the seed that each coordinator has, so that none is copied or kept: also for a cluster whose
+    present CA is a file. With --to it is one of its own, and each certificate is made where its key lies.
+    """
     confirm("Have all nodes believe another CA beside the present one?", yes=yes)
-    file, key_file = place / server_certificate.AUTHORITY, place / server_certificate.AUTHORITY_KEY
-    if not (file.is_file() and key_file.is_file()):
-        made = make_authority("holdfast coordinators", wall_clock(), lifetime_s=days * DAY)
-        server_certificate.keep_authority(place, made, new_passphrase(encrypt, passphrase_files))
-    body = AuthorityRequest(_der(file), tuple(map(_der, others)))
+    made = b"" if place is None else _make_own(place, days, encrypt=encrypt, passphrase_files=passphrase_files)
+    body = AuthorityRequest(made, tuple(map(_der, others)))
     answer = asked.post(AuthorityExchange, "coordinators", "ca", "begin", body=body)
     asked.show(answer, _render)
     if not asked.as_json:
-        say(f"next, when no member is named any more, on each coordinator's machine: {USE} {place}")
+        use_it = USE if place is None else f"{USE} --ca {place}"
+        say(f"next, when no member is named any more, on each coordinator's machine: {use_it}")
 
 
 @ca.command()
-@click.option("--ca", "place", type=click.Path(path_type=Path, exists=True, file_okay=False), required=True,
-              help="Where ca.pem and ca-key.pem of the next CA lie.")  # fmt: skip
+@click.option("--ca", "place", type=click.Path(path_type=Path, exists=True, file_okay=False),
+              help="Where ca.pem and ca-key.pem of the next CA lie. [default: it follows from the seed]")  # fmt: skip
 @passphrase_option
 @click.option("--configuration", "path", type=click.Path(path_type=Path), default=DEFAULT_PATH, show_default=True,
               help="Names the certificate and its key.")  # fmt: skip
@@ -83,7 +83,11 @@ def begin(
 )
 @asks_the_coordinator
 def use(
-    asked: CoordinatorClient, place: Path, passphrase_files: tuple[Path, ...], path: Path, despite_unconfirmed: bool
+    asked: CoordinatorClient,
+    place: Path | None,
+    passphrase_files: tuple[Path, ...],
+    path: Path,
+    despite_unconfirmed: bool,
 ) -> None:
     """Give the coordinator of this machine a certificate of that CA. It is shown after a reload."""
     with with_a_coordinators_libraries():
@@ -93,9 +97,13 @@ def use(
     for name in (at.certificate, at.key):
         if name.startswith(CREDENTIAL):
             raise Failed(f"{name}: it comes from the service manager; renew it where that has it from", REFUSED)
-    authority = server_certificate.authority_in(place, ca_passphrase(place, passphrase_files))
+    exchange = asked.get(AuthorityExchange, "coordinators", "ca")
+    if place is None:
+        authority = _derive(exchange, at.keys_directory)
+    else:
+        authority = server_certificate.authority_in(place, ca_passphrase(place, passphrase_files))
     of = fingerprint(authority.der)
-    _must_be_believed(asked.get(AuthorityExchange, "coordinators", "ca"), of, despite_unconfirmed=despite_unconfirmed)
+    _must_be_believed(exchange, of, despite_unconfirmed=despite_unconfirmed)
     made = server_certificate.exchange(Path(at.certificate), Path(at.key), authority, wall_clock())
     answer = {
         "certificate": at.certificate,
@@ -160,6 +168,32 @@ def _must_be_believed(exchange: AuthorityExchange, authority: str, *, despite_un
             code="ca_in_use",
             more=waiting[:20],
         )
+
+
+def _make_own(place: Path, days: int, *, encrypt: bool, passphrase_files: tuple[Path, ...]) -> bytes:
+    """The certificate of the CA that lies there, DER; it is made where there is none yet."""
+    with with_a_coordinators_libraries():
+        from coordinator.keys import server_certificate  # noqa: PLC0415 - the network's library: no other command waits for it
+
+    file, key_file = place / server_certificate.AUTHORITY, place / server_certificate.AUTHORITY_KEY
+    if not (file.is_file() and key_file.is_file()):
+        made = make_authority("holdfast coordinators", wall_clock(), lifetime_s=days * DAY)
+        server_certificate.keep_authority(place, made, new_passphrase(encrypt, passphrase_files))
+    return _der(file)
+
+
+def _derive(exchange: AuthorityExchange, keys: Path) -> KeyPair:
+    """The newest CA of the coordinators' own that is listed and follows from the seed here."""
+    from coordinator.keys import derived_authority  # noqa: PLC0415 - the network's library: no other command waits for it
+    from coordinator.keys import seed as seeds  # noqa: PLC0415 - the same
+
+    seed = seeds.load(keys, os.environ)
+    for standing in ("next", "current"):
+        for listed in exchange.authorities:
+            pem = der_to_pem(listed.certificate)
+            if listed.standing == standing and (found := derived_authority.open_authority(seed, pem)):
+                return found
+    raise Failed(f"no CA that is listed follows from a seed in {keys}; name its directory: {USE} --ca", REFUSED)
 
 
 def _der(file: Path) -> bytes:

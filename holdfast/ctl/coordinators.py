@@ -1,5 +1,6 @@
 """`holdfastctl coordinators`: those of a cluster that share one database, and the certificate of this one."""
 
+import os
 from pathlib import Path
 
 import click
@@ -131,7 +132,11 @@ def remove(asked: CoordinatorClient, name: str, yes: bool) -> None:
 
 @coordinators.command()
 @click.option("--host", "hosts", multiple=True, help="A name or address of the server. [default: the present ones]")
-@click.option("--ca", type=_DIRECTORY, help="Where ca-key.pem lies. [default: beside the certificate]")
+@click.option(
+    "--ca",
+    type=_DIRECTORY,
+    help="Where ca-key.pem lies. [default: it follows from the seed, or lies beside the certificate]",
+)
 @passphrase_option
 @click.option("--configuration", "path", type=click.Path(path_type=Path), default=DEFAULT_PATH, show_default=True,
               help="Names the certificate and its key.")  # fmt: skip
@@ -142,7 +147,8 @@ def certificate(
 ) -> None:
     """A new certificate for the coordinator of this machine, of the CA that nodes trust. It is shown after a reload."""
     with with_a_coordinators_libraries():
-        from coordinator.keys import server_certificate  # noqa: PLC0415 - the network's library: no other command waits for it
+        from coordinator.keys import derived_authority, server_certificate  # noqa: PLC0415 - the network's library: no other command waits for it
+        from coordinator.keys import seed as seeds  # noqa: PLC0415 - the same
 
     at = configuration.load(path)
     for name in (at.certificate, at.key):
@@ -150,8 +156,10 @@ def certificate(
             raise Failed(f"{name}: it comes from the service manager; renew it where that has it from", REFUSED)
     files = Path(at.certificate), Path(at.key)
     place = ca or files[0].parent
-    passphrase = ca_passphrase(place, passphrase_files)
-    authority = server_certificate.authority_in(place, passphrase, beside=files[0].parent)
+    authority = None if ca else derived_authority.beside(place, seeds.load(at.keys_directory, os.environ))
+    if authority is None:
+        passphrase = ca_passphrase(place, passphrase_files)
+        authority = server_certificate.authority_in(place, passphrase, beside=files[0].parent)
     present = files[0].with_name(server_certificate.AUTHORITY)
     if present.is_file() and pem_to_der(present.read_bytes()) != authority.der:
         raise Failed(f"{place} holds another CA than {present}: holdfastctl coordinators ca use --ca {place}", REFUSED)

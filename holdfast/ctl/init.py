@@ -18,7 +18,8 @@ from snapshot.signature import ALGORITHMS, ED25519
 @click.option("--root-keys-to", "root_keys", type=click.Path(path_type=Path), required=True,
               help="Where root keys are put; take them away from there.")  # fmt: skip
 @click.option("--ca-key-to", "ca_key", type=click.Path(path_type=Path),
-              help="Where the CA's key is put, to be taken away. [default: STATE/tls]")  # fmt: skip
+              help="Where the key of a CA of its own is put, to be taken away. "
+              "[default: it follows from the seed]")  # fmt: skip
 @click.option("--roots", type=click.IntRange(1, MOST_ROOTS), default=3, show_default=True)
 @click.option("--threshold", type=click.IntRange(1, MOST_ROOTS), default=2, show_default=True,
               help="How many root keys must sign.")  # fmt: skip

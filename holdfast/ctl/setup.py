@@ -177,7 +177,7 @@ def _render(made: MadeCluster) -> None:
             ("config key", f"{made.config_key[0]}  {made.config_key[1]}"),
             ("certificate", f"{made.certificate_sha256}  {made.certificate}"),
             ("CA for nodes", made.authority),
-            ("CA key", made.ca_key),
+            ("CA key", made.ca_key or "follows from the seed"),
             ("configuration", made.configuration or "there already; not touched"),
             ("first declared", made.declared or "there already; not touched"),
         ]

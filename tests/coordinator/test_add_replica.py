@@ -63,9 +63,7 @@ def test_everything_is_there_afterwards(wanted: ReplicaRequest) -> None:
     made = add(wanted)
     own, first = tree(wanted.state), tree(wanted.source)
     shared = {name for name in own if own[name] == first.get(name)}
-    assert shared == {"tls/ca.pem", "tls/ca-key.pem", "keys/seed"} | {
-        name for name in own if name.startswith("keys/config-")
-    }
+    assert shared == {"tls/ca.pem", "keys/seed"} | {name for name in own if name.startswith("keys/config-")}
     assert set(own) == {name for name in first if not name.startswith("coordinator.db")}
     certificate = Certificate.read(pem_to_der(made.certificate.read_bytes()))
     assert set(certificate.names) == {"second.example", "s2"}
@@ -120,7 +118,7 @@ def test_what_is_at_odds_is_refused_before_anything_is_made(
     add(wanted)
 
 
-@pytest.mark.parametrize("missing", ["keys", "tls", "tls/ca-key.pem"])
+@pytest.mark.parametrize("missing", ["keys", "tls"])
 def test_what_the_copy_lacks_is_named(wanted: ReplicaRequest, tmp_path: Path, missing: str) -> None:
     copy = tmp_path / "copy"
     shutil.copytree(wanted.source, copy)
@@ -128,23 +126,6 @@ def test_what_the_copy_lacks_is_named(wanted: ReplicaRequest, tmp_path: Path, mi
     found = refused(replace(wanted, source=copy))
     assert (found.code, str(copy / missing) in found.detail) == (Code.BAD_KEY, True)
     assert not wanted.state.exists()
-
-
-def test_the_cas_key_is_kept_where_it_was(wanted: ReplicaRequest, tmp_path: Path) -> None:
-    """threats D-61: under its passphrase in the copy, so here too; elsewhere, so not here"""
-    copy = tmp_path / "copy"
-    shutil.copytree(wanted.source, copy)
-    key = copy / "tls/ca-key.pem"
-    key.write_bytes(server_certificate.encrypt(key.read_bytes(), b"four words"))
-    assert "--passphrase-file" in refused(replace(wanted, source=copy)).remedy
-    add(replace(wanted, source=copy, passphrase=b"four words"))
-    assert (wanted.state / "tls/ca-key.pem").read_bytes() == key.read_bytes()
-    (away := tmp_path / "stick").mkdir()
-    key.rename(away / "ca-key.pem")
-    third = replace(wanted, coordinator_id="coord-3", state=tmp_path / "third", configuration=None, source=copy)
-    assert "ca-key.pem" in refused(third).detail
-    add(replace(third, ca=away, passphrase=b"four words", url="https://third.example:7443"))
-    assert sorted(path.name for path in (third.state / "tls").iterdir()) == ["ca.pem", "server-key.pem", "server.pem"]
 
 
 def test_a_config_key_that_others_may_read_is_refused(wanted: ReplicaRequest) -> None:

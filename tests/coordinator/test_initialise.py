@@ -92,7 +92,7 @@ def test_everything_is_there_afterwards(tmp_path: Path) -> None:
     assert set(certificate.names) == {"coord.example", "coord-a.example", "10.0.0.7"}
     assert certificate.fingerprint == made.certificate_sha256
     private = [path for path in (tmp_path).rglob("*.pem") if b"PRIVATE KEY" in path.read_bytes()]
-    assert len(private) == 3 + 1 + 1 + 1 + 2
+    assert len(private) == 3 + 1 + 1 + 1 + 1
     own = identity.load(initialise.keys_directory(given.state), {})
     assert pinned == identity.pin_of(own) != ""
     assert {stat.S_IMODE(path.stat().st_mode) for path in private} == {0o600}

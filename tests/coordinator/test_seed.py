@@ -3,6 +3,7 @@
 from pathlib import Path
 
 import pytest
+from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat, load_pem_private_key
 
 from coordinator.keys import seed as seeds
 from coordinator.keys.atomic_files import plain_file
@@ -24,6 +25,16 @@ def test_the_same_pair_derives_the_same_key(tmp_path: Path) -> None:
     assert seeds.load(kept(tmp_path, ONE.to_bytes()), {}) == ONE
     assert Seed(ONE.salt, ONE.seed).history_key.key_id != name
     assert Seed.generate().history_key.key_id != Seed.generate().history_key.key_id
+
+
+def test_the_cas_key_is_another_one_for_each_generation() -> None:
+    """rules P11: fixed as well; the history key says nothing of it, nor one generation of the next"""
+    first, second = (load_pem_private_key(ONE.authority_key(number), None) for number in (1, 2))
+    public = first.public_key().public_bytes(Encoding.X962, PublicFormat.CompressedPoint)
+    assert public.hex() == "023378bd0940e8f75d1df11c90ec742014b681b6df0337783b1d3c9831cfeafca6"
+    assert first.curve.name == "secp256r1"
+    assert first.private_numbers() != second.private_numbers()
+    assert ONE.authority_key(1) == ONE.authority_key(1) != Seed(ONE.salt, ONE.seed).authority_key(1)
 
 
 def test_no_text_of_it_shows_it() -> None:

@@ -9,9 +9,11 @@ from pathlib import Path
 
 import pytest
 
+from coordinator.keys import derived_authority
+from coordinator.keys import seed as seeds
 from holdfast.ctl.socket import DIFFERENT, NOT_FOUND, REFUSED, UNANSWERED, UNCONFIRMED
 from tests.holdfast.operator_lab import Lab, running
-from wire.certificate import Certificate, fingerprint
+from wire.certificate import Certificate, fingerprint, names_as_issuer, pem_to_der
 
 
 @pytest.fixture(scope="module")
@@ -185,3 +187,28 @@ def test_another_ca_is_not_shown_by_a_renewal(lab: Lab, tmp_path: Path) -> None:
     lab.good("coordinators", "ca", "cancel", "--yes")
     ran = lab.ctl("coordinators", "ca", "use", "--ca", tmp_path / "next", "--configuration", lab.configuration)
     assert (ran.status, "ca begin" in ran.err) == (REFUSED, True)
+
+
+def test_a_cluster_whose_ca_is_a_file_is_carried_over_to_one_that_follows_from_the_seed(tmp_path: Path) -> None:
+    """rules K15: by the exchange that there is; afterwards a certificate is renewed without any file, and the next CA
+    is of the next generation
+    """
+    with running(tmp_path, "--ca-key-to", tmp_path / "stick") as lab:
+        certificate = ("coordinators", "certificate", "--configuration", lab.configuration)
+        use = ("coordinators", "ca", "use", "--configuration", lab.configuration)
+        assert "ca-key.pem is not there" in lab.ctl(*certificate).err
+        assert "no CA that is listed follows from a seed" in lab.ctl(*use).err
+        seed = seeds.load(lab.keys, {})
+        for generation in (1, 2):
+            begun = lab.good("coordinators", "ca", "begin", "--yes")
+            assert "coordinators ca use\n" in begun.out
+            lab.good(*use)
+            assert "ca_in_use" in lab.ctl("coordinators", "ca", "finish", "--yes").err, "until the reload"
+            lab.reload()
+            lab.good("coordinators", "ca", "finish", "--yes")
+            ca = (lab.folder / "state/tls/ca.pem").read_bytes()
+            assert derived_authority.generation_of(seed, pem_to_der(ca)) == generation
+            lab.good(*certificate)
+            lab.reload()
+            assert names_as_issuer(pem_to_der((lab.folder / "state/tls/server.pem").read_bytes()), pem_to_der(ca))
+        assert not (lab.folder / "state/tls/ca-key.pem").exists()

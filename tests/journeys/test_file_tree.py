@@ -9,10 +9,12 @@ from pathlib import Path
 
 import pytest
 
+from coordinator.keys import derived_authority
+from coordinator.keys import seed as seeds
 from tests.fakes.storage import own_address
 from tests.holdfast.operator_lab import UNGUARDED, Lab
 from tests.journeys.gateway import FABRIC, until_published
-from wire.certificate import KeyPair, issue_server
+from wire.certificate import issue_server
 
 SERVER = """
 import functools, http.server, ssl, sys
@@ -46,7 +48,7 @@ def settings() -> str:
 @contextmanager
 def file_server(folder: Path, authority: Path, host: str) -> Iterator[str]:
     """Python's own, over TLS of the cluster's CA: it knows nothing of Holdfast. Its URL."""
-    ca = KeyPair((authority / "ca.pem").read_bytes(), (authority / "ca-key.pem").read_bytes())
+    ca = derived_authority.beside(authority, seeds.load(authority.parent / "keys", {}))
     pair = issue_server(ca, [host], time.time())
     certificate, key = folder.parent / "files.pem", folder.parent / "files-key.pem"
     certificate.write_bytes(pair.certificate_pem)

@@ -13,6 +13,7 @@ from wire.forms import (
     IDENTIFIER,
     TIMESTAMP,
     array,
+    binary,
     integer,
     member,
     message,
@@ -21,6 +22,7 @@ from wire.forms import (
     table,
     text,
 )
+from wire.messages import CERTIFICATE_BYTES
 
 CHANGES_OF_A_SECTION = ("set", "remove", "patch")
 REPLICA_STATES = ("ready", "not_ready", "stopped", "silent", "unheard", "forgotten")
@@ -284,8 +286,8 @@ class ReplicaStandings(AnswerMessage):
 
 @message
 class AuthorityStanding:
-    """A CA that nodes are told to believe. `standing`: the coordinators' own, of now or to come, or another's. Times
-    are Unix seconds.
+    """A CA that nodes are told to believe, and its certificate, DER. `standing`: the coordinators' own, of now or to
+    come, or another's. Times are Unix seconds.
     """
 
     fingerprint: str = member(HASH)
@@ -293,6 +295,7 @@ class AuthorityStanding:
     not_before: float
     not_after: float
     added_at: float
+    certificate: bytes = member(binary(CERTIFICATE_BYTES))
 
 
 @message

@@ -162,9 +162,11 @@ class CertificateRequest(Message):
 
 @message
 class AuthorityRequest(Message):
-    """The CA that is to come next, and others that nodes go on believing; DER."""
+    """The CA that is to come next, and others that nodes go on believing; DER. Without one, that whose key follows
+    from the seed: the coordinator makes it.
+    """
 
-    certificate: bytes = member(binary(CERTIFICATE_BYTES))
+    certificate: bytes = member(binary(CERTIFICATE_BYTES), default=b"")
     others: tuple[bytes, ...] = member(array(binary(CERTIFICATE_BYTES), 8), default=())
 
 
