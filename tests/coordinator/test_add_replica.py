@@ -11,7 +11,7 @@ from sqlalchemy import delete
 from coordinator.base.refusal import Code, Refused
 from coordinator.database import cluster_state, schema
 from coordinator.database.database import Database
-from coordinator.keys import keystore, server_certificate
+from coordinator.keys import keystore
 from coordinator.keys.signing_key import UnusableKeyError
 from coordinator.membership import replicas
 from coordinator.setup import add_replica, initialise
