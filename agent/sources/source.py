@@ -34,7 +34,7 @@ class Kind(StrEnum):
 
 @dataclass(frozen=True)
 class DocumentPlace:
-    """The route of protocol.md 1, and the file of a tree; not everything is a file there."""
+    """The route of protocol.md 1, and the file of a tree."""
 
     route: str
     file: str | None = None
@@ -51,8 +51,14 @@ def document_place(snapshot_id: str) -> DocumentPlace:
     return DocumentPlace(path("v1", "documents", snapshot_id), path("documents", _file_name(snapshot_id)))
 
 
-def increment_place(scope: str, base: int) -> DocumentPlace:
-    return DocumentPlace(path("v1", "increments", scope, base=base))
+def increment_place(scope: str, base: int, target_id: str) -> DocumentPlace:
+    """`target_id`: of the document that it leads to."""
+    file = path("increments", _file_name(f"{target_id}\n{base}"))
+    return DocumentPlace(path("v1", "increments", scope, base=base), file)
+
+
+def recovery_place(node_id: str, scope: str) -> DocumentPlace:
+    return DocumentPlace(path("v1", "recoveries", scope), path("recoveries", _file_name(f"{node_id}\n{scope}")))
 
 
 def bundle_file(version: int) -> str:

@@ -29,7 +29,7 @@ from dataclasses import dataclass, replace
 from enum import Enum
 
 from agent.base.byte_source import Chunks
-from agent.sources.source import Kind, Source, document_place, increment_place
+from agent.sources.source import MISSING, Kind, Source, document_place, increment_place, recovery_place
 from agent.sources.sources import Sources
 from agent.state.node import RunningNode
 from agent.state.own_bounds import QUARANTINED, QUARANTINED_STEP, QUARANTINED_WORDS, OwnRefusalError, is_quarantined
@@ -41,8 +41,7 @@ from agent.update.trust import TrustChain
 from snapshot.envelope import INCREMENT, RECOVERY, SNAPSHOT
 from snapshot.reasons import Reason, Rejected
 from snapshot.verifier_state import VerifierState
-from wire.client import Call, ClientError, Streamed
-from wire.endpoint import path
+from wire.client import ClientError, Streamed
 from wire.logs import log
 
 RECOVERY_BYTES = 256 << 10
@@ -124,7 +123,7 @@ class Fetching:
         try:
             verdict = await self._fetch_with_trust(source, wanted, holder)
         except ClientError as error:
-            if error.status == NOT_FOUND:
+            if error.status == NOT_FOUND or (error.status in MISSING and source.kind is Kind.STORAGE):
                 return FetchOutcome.LATER
             log.warning("document not fetched", scope=wanted.scope, source=str(source), error=str(error))
             source.note_failure(error)
@@ -185,7 +184,7 @@ class Fetching:
 
     async def _fetch(self, source: Source, wanted: WantedScope, holder: VerifierState) -> Verdict:
         if wanted.base is not None:
-            kind, place = INCREMENT, increment_place(wanted.scope, wanted.base)
+            kind, place = INCREMENT, increment_place(wanted.scope, wanted.base, wanted.listed.snapshot_id)
         else:
             kind, place = SNAPSHOT, document_place(wanted.listed.snapshot_id)
         asked = AskedDocument(kind, str(source), wanted.scope, wanted.is_met_by, wanted.listed, wanted.candidate)
@@ -199,12 +198,15 @@ class Fetching:
     # ---- back, by a recovery
 
     async def _may_go_below(self, wanted: WantedScope) -> bool:
-        """Whether a recovery is at hand that may allow it; without one it is not followed (rules S86)."""
-        for source in [coordinator for coordinator in self.sources.coordinators() if coordinator.is_rested]:
+        """Whether a recovery is at hand that may allow it; without one it is not followed (rules S86). Root keys have
+        signed it, so it is as good from storage as from a coordinator; the first that is taken is enough.
+        """
+        for source in [source for source in self.sources.rested_sources() if source.kind is not Kind.PEER]:
             try:
-                await self._fetch_recovery(source, wanted)
+                if await self._fetch_recovery(source, wanted):
+                    break
             except ClientError as error:
-                if error.status != NOT_FOUND:
+                if error.status not in MISSING:
                     source.note_failure(error)
             except Rejected:
                 continue
@@ -215,14 +217,16 @@ class Fetching:
         await self.admission.record(AskedDocument(SNAPSHOT, "head", wanted.scope), None, 9, Reason.ROLLBACK, detail)
         return False
 
-    async def _fetch_recovery(self, source: Source, wanted: WantedScope) -> None:
+    async def _fetch_recovery(self, source: Source, wanted: WantedScope) -> bool:
+        """Whether there is one that is good."""
         asked = AskedDocument(RECOVERY, str(source), wanted.scope, lambda envelope: envelope.scope == wanted.scope)
-        call = Call("GET", path("v1", "recoveries", wanted.scope), limit=RECOVERY_BYTES)
-        answer = await source.client.fetch(source.endpoint, call)
+        place = recovery_place(self.node.settings.node.node_id, wanted.scope)
+        answer = await source.fetch(place, limit=RECOVERY_BYTES)
         verdict = await self.admission.receive(Chunks(answer.body), asked, self.node.holder())
         if isinstance(verdict, Candidate):
             await self.node.change(self.node.store.keep_recovery, verdict.verified, now=self.node.now())
             await self.node.threads.write(verdict.slot.drop)
+        return isinstance(verdict, Candidate)
 
 
 def _note_of_coordinator(source: Source, wanted: WantedScope) -> None:

@@ -216,6 +216,12 @@ def document_in(transaction: Transaction, node_id: str, snapshot_id: str, *, mos
     return _with_sections(transaction, found, most)
 
 
+def kept(database: Database, snapshot_id: str, *, most: int | None = None) -> Document:
+    """By its id, whomever it is for; `not_found` for what is not kept. `most`: as `document` has it."""
+    with database.read() as transaction:
+        return _require(transaction, snapshot_id, most)
+
+
 def section(database: Database, key: str) -> bytes:
     """One of those that a document names."""
     with database.read() as transaction:
@@ -361,11 +367,11 @@ def _may_read(transaction: Transaction, node_id: str, found: Document) -> bool:
     return found.subject == EVERYBODY and transaction.row(mine.limit(1)) is not None
 
 
-def _require(transaction: Transaction, snapshot_id: str | None) -> Document:
+def _require(transaction: Transaction, snapshot_id: str | None, most: int | None = None) -> Document:
     found = None if snapshot_id is None else _find(transaction, snapshot_id)
     if found is None:
         raise Refused(Code.NOT_FOUND, "there is no such document")
-    return _with_sections(transaction, found)
+    return _with_sections(transaction, found, most)
 
 
 def _find(transaction: Transaction, snapshot_id: str) -> Document | None:

@@ -9,6 +9,7 @@ import pytest
 import trio
 
 from agent.config.configuration import MapEntry, TrustTable
+from agent.sources.source import document_place
 from agent.state.origins import ROW, from_row
 from snapshot.manifest import Revocations
 from store.base.tables import Name
@@ -158,6 +159,29 @@ async def test_what_is_coming_by_files_alone_is_judged_and_voted_on_once_there_i
         one.server.down = False
         (vote,) = (await one.server.wait_heartbeat(lambda report: report.votes)).votes
         assert (vote.snapshot_id, vote.verdict) == (other.envelope.snapshot_id, "accepted")
+
+
+async def test_an_increment_and_a_recovery_come_by_files_alone(one, mock_clock):
+    """rules S27, S86, S64: the whole document is not fetched where an increment lies there, and what root keys allow
+    needs no coordinator
+    """
+    tree = one.folder / "tree"
+    async with serving_files(tree, one.server.authority, own_address()) as url, one.agent():
+        await one.settled()
+        await told(one, STORAGE, {"endpoints": {"s1": {"url": url}}})
+        first = one.server.cluster.published[ROUTES]
+        one.server.down = True
+        one.server.publish_increment(ROUTES, sets={"routes": {"south": {}}})
+        one.server.announce()
+        write_tree(one.server, tree, NODE_ID)
+        listed = one.server.cluster.published[ROUTES].envelope.snapshot_id
+        (tree / document_place(listed).file.removeprefix("/")).unlink()
+        await one.until_active(ROUTES, 2)
+        one.server.cluster.published[ROUTES] = first
+        one.server.publish(one.server.cluster.recovery(first))
+        one.server.announce()
+        write_tree(one.server, tree, NODE_ID)
+        await one.until_active(ROUTES, 1)
 
 
 async def judged(one) -> dict[str, dict[str, object]]:

@@ -12,7 +12,7 @@ import trio
 from coordinator.api import operator_route
 from coordinator.declared import resources
 from coordinator.declared.value_shapes import Shapes
-from coordinator.publishing import static_tree
+from coordinator.publishing import published_tree
 from tests.coordinator import reports
 from tests.coordinator.daemon import Follower, Running, TlsNode, refusal, running
 from tests.coordinator.founding import Founded, set_restored
@@ -345,7 +345,7 @@ async def test_the_tree_is_written_where_the_operator_says(founded: Founded, tmp
         await at.admit("node-a")
         written = await at.ask("POST", "/v1/publish", {"to": f"{tmp_path}/tree"})
         assert written["new"] == 5
-        assert (tmp_path / "tree" / "heads" / static_tree.name_of("node-a")).exists()
+        assert (tmp_path / "tree" / "heads" / published_tree.name_of("node-a")).exists()
 
 
 async def test_status_and_keys_say_how_it_stands(founded: Founded) -> None:

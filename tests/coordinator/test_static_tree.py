@@ -9,16 +9,19 @@ from pathlib import Path
 
 import pytest
 
-from agent.sources.source import bundle_file, document_place, head_place, increment_place
+from agent.sources.source import bundle_file, document_place, head_place, increment_place, recovery_place
 from coordinator.base.refusal import Code, Refused
 from coordinator.changes.states import ChangeState, Step
 from coordinator.database import documents
 from coordinator.database.database import Database
-from coordinator.publishing import static_tree
+from coordinator.database.documents import container_of
+from coordinator.publishing import published_tree, static_tree
+from coordinator.trust import trust_import
 from snapshot.container import ChunkParts
 from snapshot.manifest import parse_head
 from snapshot.verify import Verified, verify
 from tests.coordinator.publishing import Press
+from tests.coordinator.test_trust_import import recovery
 from tests.fakes.node import accepted
 from wire.operators.operator_answers import Written
 
@@ -104,6 +107,41 @@ def test_publishing_again_writes_what_is_new_and_takes_away_what_is_over(press: 
     after = files(tree)
     assert len(after) == len(before)
     assert f"documents/{named(press.listing()['degraded_mode_policy'].snapshot_id)}" in after
+
+
+ROUTES = "kind: Route\nid: front\nspec: {organization: acme, service: web, match: {hosts: [%s]}}"
+
+
+def test_an_increment_lies_beside_what_it_leads_to_and_goes_with_it(press: Press, tree: Path) -> None:
+    """rules S27: byte for byte what a coordinator answers by its route; of a version that is listed no more, none"""
+    hosts = ", ".join(f"{number}.example" for number in range(60))
+    press.apply(ROUTES % hosts)
+    press.publish()
+    before = press.listing()["route_policy"]
+    press.apply(ROUTES % f"{hosts}, one-more.example")
+    press.publish()
+    static_tree.publish(press.database, tree)
+    listed = press.listing()["route_policy"]
+    path = published_tree.increment_path(listed.snapshot_id, before.config_version)
+    kept = documents.increment(press.database, "node-a", "route_policy", before.config_version)
+    assert files(tree)[path] == container_of(kept)
+    press.apply(ROUTES % "another.example")
+    press.publish()
+    static_tree.publish(press.database, tree)
+    assert path not in files(tree)
+
+
+def test_a_recovery_lies_there_for_its_node(press: Press, tree: Path) -> None:
+    """rules S86: whoever has only files goes back as well"""
+    good = press.listing()["route_policy"].config_version
+    press.apply(ROUTES % "another.example")
+    press.publish()
+    signed = recovery(press, "route_policy", good)
+    trust_import.add_recovery(press.database, signed, actor="root", now=press.now)
+    press.publish()
+    static_tree.publish(press.database, tree)
+    assert files(tree)[published_tree.recovery_path("node-a", "route_policy")] == signed
+    assert press.listing()["route_policy"].config_version == good
 
 
 FOREIGN = (
@@ -244,7 +282,7 @@ def test_what_is_renamed_is_durable_before_and_its_name_after(
 
 def test_a_file_that_cannot_be_written_is_named(press: Press, tree: Path) -> None:
     """A folder stands where a head is to stand."""
-    taken = tree / "heads" / static_tree.name_of("node-a")
+    taken = tree / "heads" / published_tree.name_of("node-a")
     taken.mkdir(parents=True)
     with pytest.raises(Refused, match=taken.name) as caught:
         static_tree.publish(press.database, tree)
@@ -276,11 +314,13 @@ def test_a_directory_that_cannot_be_made_is_named(press: Press, tmp_path: Path) 
 
 def test_files_lie_where_the_coordinator_puts_them() -> None:
     """A node looks for files by the same names."""
-    assert head_place("gw-1", (3, 7), 55).file == f"/heads/{static_tree.name_of('gw-1')}"
-    assert document_place("abc").file == f"/documents/{static_tree.name_of('abc')}"
-    assert bundle_file(7) == f"/trust/7{static_tree.SUFFIX}"
-    assert increment_place("route_policy/a", 7).file is None
-    assert increment_place("route_policy/a", 7).route == "/v1/increments/route_policy%2Fa?base=7"
+    assert head_place("gw-1", (3, 7), 55).file == f"/heads/{published_tree.name_of('gw-1')}"
+    assert document_place("abc").file == f"/documents/{published_tree.name_of('abc')}"
+    assert bundle_file(7) == f"/trust/7{published_tree.SUFFIX}"
+    assert increment_place("route_policy/a", 7, "abc").file == f"/{published_tree.increment_path('abc', 7)}"
+    assert increment_place("route_policy/a", 7, "abc").route == "/v1/increments/route_policy%2Fa?base=7"
+    assert recovery_place("gw-1", "route_policy/a").file == f"/{published_tree.recovery_path('gw-1', 'route_policy/a')}"
+    assert recovery_place("gw-1", "route_policy/a").route == "/v1/recoveries/route_policy%2Fa"
     assert head_place("gw-1", (3, 7), 55).route == "/v1/head?generation=7&epoch=3&wait=55"
 
 
@@ -296,7 +336,7 @@ def test_what_nodes_share_lies_there_once(press: Press, tmp_path: Path) -> None:
     shared -= {listing["trust_bundle"].snapshot_id for listing in listings.values()}
     assert listings["node-a"]["config/edge"] == listings["node-b"]["config/edge"]
     files = list((tree / "documents").iterdir())
-    assert {each.name for each in files} == {static_tree.name_of(snapshot_id) for snapshot_id in shared}
+    assert {each.name for each in files} == {published_tree.name_of(snapshot_id) for snapshot_id in shared}
     assert sum(each.stat().st_size > len(text) for each in files) == 1
     assert sum(each.stat().st_size for each in files) < 2 * len(text)
     assert len(files) == len(shared) == sum(map(len, listings.values())) - 2 - 1  # two bundles, and the Config once

@@ -19,7 +19,7 @@ from pathlib import Path
 import pytest
 import trio
 
-from agent.sources.source import bundle_file, document_place, head_place
+from agent.sources.source import bundle_file, document_place, head_place, increment_place, recovery_place
 from tests.fakes.coordinator_server import CoordinatorServer
 from wire.certificate import KeyPair, issue_server
 from wire.limits import REMOTE
@@ -96,6 +96,9 @@ def write_tree(server: CoordinatorServer, folder: Path, node_id: str) -> None:
     """All that the coordinator has for one node now."""
     files = {bundle_file(number): data for number, data in enumerate(server.bundles, 1)}
     files |= {document_place(name).file: data for name, data in server.documents.items()}
+    for (scope, base), data in server.increments.items():
+        files[increment_place(scope, base, server.cluster.published[scope].envelope.snapshot_id).file] = data
+    files |= {recovery_place(node_id, scope).file: data for scope, data in server.recoveries.items()}
     files[head_place(node_id, (0, 0), 0).file] = server.head
     for name, data in files.items():
         path = folder / name.removeprefix("/")
