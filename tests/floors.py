@@ -90,10 +90,17 @@ ROOMS: dict[str, tuple[str, ...]] = {
         "coordinator.changes",
     ),
     "coordinator.publishing": (
-        *("snapshot", "wire", "wire.operators"),
+        *("snapshot", "wire"),
         *("coordinator.base", "coordinator.declared", "coordinator.configs", "coordinator.expected"),
         *("coordinator.keys", "coordinator.database", "coordinator.changes", "coordinator.reports"),
         "coordinator.replicas",
+    ),
+    "coordinator.storage": (
+        "snapshot",
+        "wire.operators",
+        "coordinator.base",
+        "coordinator.database",
+        "coordinator.keys",
     ),
     "coordinator.rollout": (
         *("snapshot", "wire", "wire.operators"),
@@ -143,7 +150,13 @@ ROOMS: dict[str, tuple[str, ...]] = {
             "coordinator.database",
         ),
         *("coordinator.changes", "coordinator.reports", "coordinator.publishing", "coordinator.trust"),
-        *("coordinator.membership", "coordinator.rollout", "coordinator.fleet", "coordinator.runtime"),
+        *(
+            "coordinator.membership",
+            "coordinator.rollout",
+            "coordinator.fleet",
+            "coordinator.runtime",
+            "coordinator.storage",
+        ),
     ),
     "coordinator": (
         "wire",

@@ -16,9 +16,10 @@ from coordinator.database.database import Database
 from coordinator.database.documents import container_of
 from coordinator.keys.signing_key import SigningKey
 from coordinator.membership import revocation
-from coordinator.publishing import published_state, signing_context, static_tree
+from coordinator.publishing import published_state, signing_context
 from coordinator.runtime.context import Coordinator, unavailable
 from coordinator.runtime.reminder import Reminder
+from coordinator.storage import static_tree
 from coordinator.trust import restored_backup, trust_import
 from snapshot.identifiers import HEAD, MAX_INTEGER, SCOPE_TYPES, format_time
 from wire import forms

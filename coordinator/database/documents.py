@@ -216,7 +216,7 @@ def document_in(transaction: Transaction, node_id: str, snapshot_id: str, *, mos
     return _with_sections(transaction, found, most)
 
 
-def kept(database: Database, snapshot_id: str, *, most: int | None = None) -> Document:
+def stored_document(database: Database, snapshot_id: str, *, most: int | None = None) -> Document:
     """By its id, whomever it is for; `not_found` for what is not kept. `most`: as `document` has it."""
     with database.read() as transaction:
         return _require(transaction, snapshot_id, most)

@@ -12,7 +12,7 @@ import trio
 from coordinator.api import operator_route
 from coordinator.declared import resources
 from coordinator.declared.value_shapes import Shapes
-from coordinator.publishing import published_tree
+from coordinator.storage import published_tree
 from tests.coordinator import reports
 from tests.coordinator.daemon import Follower, Running, TlsNode, refusal, running
 from tests.coordinator.founding import Founded, set_restored

@@ -15,7 +15,7 @@ from coordinator.changes.states import ChangeState, Step
 from coordinator.database import documents
 from coordinator.database.database import Database
 from coordinator.database.documents import container_of
-from coordinator.publishing import published_tree, static_tree
+from coordinator.storage import published_tree, static_tree
 from coordinator.trust import trust_import
 from snapshot.container import ChunkParts
 from snapshot.manifest import parse_head

@@ -1,4 +1,4 @@
-"""What the published tree holds: which file is which document. static_tree.py writes it, storage/ keeps stores to it.
+"""What the published tree holds: which file is which document. static_tree.py writes it, others keep stores to it.
 
     trust/<version>.hfs                                      the trust bundles
     documents/<sha256 of the id>.hfs                         each document that a head announces, also as coming
@@ -115,8 +115,8 @@ class TreeReader:
                 nodes |= self._read_nodes(transaction, chunk, heads, recoveries)
             trust = _trust(transaction)
         self._nodes, self._recoveries = nodes, recoveries
-        announced = {file.snapshot_id for node in nodes.values() for file in node.files.values()}
-        self._known = {name: file for name, file in self._known.items() if name in announced}
+        names = {file.snapshot_id for node in nodes.values() for file in node.files.values()}
+        self._known = {name: file for name, file in self._known.items() if name in names}
         return PublishedTree(nodes, trust)
 
     def _read_nodes(
@@ -136,7 +136,7 @@ class TreeReader:
             name: TreeFile(name, envelope.scope_type, frozenset(envelope.organization_ids))
             for name, envelope in documents.envelopes(transaction, wanted - self._known.keys()).items()
         }
-        increments = _increments(transaction, [one for found in entries.values() for one in found])
+        increments = _increments(transaction, [announced for found in entries.values() for announced in found])
         return {
             node_id: self._files(node_id, entries[node_id], increments, heads[node_id], recoveries.get(node_id, {}))
             for node_id in node_ids

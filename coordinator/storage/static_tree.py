@@ -16,7 +16,7 @@ from coordinator.database import documents
 from coordinator.database.database import Database
 from coordinator.database.documents import Document, container_of
 from coordinator.keys.tree_folder import Folder
-from coordinator.publishing.published_tree import FOLDERS, HEADS, TRUST, NodeFiles, PublishedTree, TreeReader
+from coordinator.storage.published_tree import FOLDERS, HEADS, TRUST, NodeFiles, PublishedTree, TreeReader
 from wire.operators.operator_answers import Written
 
 HASHED = re.compile(r"[0-9a-f]{64}\.hfs", re.ASCII)
@@ -59,7 +59,7 @@ class _Tree:
     def write(self, published: PublishedTree) -> None:
         heads = [(node.head_path, head) for node in published.nodes.values() if (head := self._write(node)) is not None]
         for path, file in published.trust.items():
-            self._put(path, documents.kept(self._database, file.snapshot_id))
+            self._put(path, documents.stored_document(self._database, file.snapshot_id))
         for folder in self._folders.values():
             folder.sync()
         for path, head in heads:
@@ -77,10 +77,10 @@ class _Tree:
     def _write(self, node: NodeFiles) -> Document | None:
         """The node's head, after every document that it announces; None where a later head takes its place just now."""
         try:
-            head = documents.kept(self._database, node.head.snapshot_id)
+            head = documents.stored_document(self._database, node.head.snapshot_id)
             for path, file in node.files.items():
                 if not self._has(path):
-                    self._put(path, documents.kept(self._database, file.snapshot_id))
+                    self._put(path, documents.stored_document(self._database, file.snapshot_id))
         except Refused:  # the next run writes its successor
             self._is_overtaken = True
             return None

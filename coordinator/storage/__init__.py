@@ -1,0 +1,1 @@
+"""What is published, in stores that nodes read where no coordinator answers."""
