@@ -14,6 +14,7 @@ ONLY_OTHERS_CALL = {
     "store.fsck.check.run": "a process of its own calls it, by its name",
     "store.fsck.walk.run": "a process of its own calls it, by its name",
     "coordinator.publishing.declarations.apply": "an apply in one call, for worlds that tests and benchmarks make",
+    "coordinator.database.documents.head": "the head that is out for a node, for tests that read it",
     "coordinator.keys.signer.recovery": "a recovery without a ceremony, for worlds that tests make",
     "coordinator.keys.signer.key_record": "what stands in a trust bundle, for worlds that tests and benchmarks make",
     "coordinator.configs.json_schema.faults_of_all": "a process of its own does (coordinator/runtime/schema_child.py)",
