@@ -528,13 +528,18 @@ class Client:
         scope: str | None = None,
         resource: str | None = None,
         running_since: float | None = None,
+        certificate: str | None = None,
     ) -> Permission:
         """The gate of degraded mode. AgentDown counts as no.
 
         A service asks `continue_services` for itself (`resource`) at its start and again at `until`: the node goes by
         what it has seen under a fresh head. `running_since` (Unix seconds) asks about one thing that was there then.
+        `validate_peers` with a `certificate` (`sha256:<hex>` of its DER) asks whether the peer (`resource`) is pinned
+        by it.
         """
-        asked: dict[str, object] = {"action": action, "scope": scope, "resource": resource}
+        asked: dict[str, object] = {
+            "action": action, "scope": scope, "resource": resource, "certificate": certificate
+        }  # fmt: skip
         if running_since is not None:
             asked["running_since"] = datetime.fromtimestamp(int(running_since), UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
         body = {name: value for name, value in asked.items() if value is not None}

@@ -269,6 +269,10 @@ _GATE: Table = {
         "The root keys are those of the first answer, and nobody has compared them, so nothing new begins.",
         "holdfast trust confirm, with what holdfastctl trust show says.",
     ),
+    "not_pinned": Explanation(
+        "The peer has shown a certificate that neither the peer_directory nor agent.toml names for it.",
+        "Speak to it no further; holdfastctl nodes show NODE has the certificate that it was admitted with.",
+    ),
     "unknown_action": Explanation("There is no such action.", "See POST /v1/may."),
     "revoked": Explanation("The service, peer, endpoint or role has been revoked.", "See holdfastctl explain."),
     "scope_expired": Explanation("The scope has expired.", "Bring the coordinator back, or import a renewed document."),

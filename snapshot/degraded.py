@@ -66,6 +66,7 @@ class GateReason(StrEnum):
     STALE_EPOCH = "stale_epoch"
     FORBIDDEN_IN_DEGRADED = "forbidden_in_degraded"
     UNKNOWN_ACTION = "unknown_action"
+    NOT_PINNED = "not_pinned"
     ROOTS_UNCONFIRMED = "roots_unconfirmed"
 
 
@@ -120,12 +121,15 @@ RULES: Mapping[str, Rule] = {
 
 @dataclass(frozen=True)
 class Question:
-    """`running_since` (Unix seconds): the caller says that this session, route, service or peer was there then."""
+    """`running_since` (Unix seconds): the caller says that this session, route, service or peer was there then.
+    `certificate` (`sha256:<hex>`): what a peer has shown, of a question about that peer.
+    """
 
     action: str
     scope: str | None = None
     resource: str | None = None
     running_since: int | None = None
+    certificate: str | None = None
 
 
 @dataclass(frozen=True)
@@ -147,7 +151,7 @@ class GateFacts:
     `revocations`: the trust bundle's and the last head's together. `authority_epoch`: what the bundle announces.
     `confirmed`: a head has been fresh since the agent started (rules A15). `running`: services that the node itself
     knows to have run when the head expired, and that may be running still. `roots_confirmed`: false while the root keys
-    are those of a first use that nobody has compared.
+    are those of a first use that nobody has compared. `configured_pins`: of agent.toml's bootstrap peers.
     """
 
     cause: str | None = None
@@ -162,6 +166,7 @@ class GateFacts:
     confirmed: bool = True
     running: frozenset[str] = frozenset()
     roots_confirmed: bool = True
+    configured_pins: frozenset[str] = frozenset()
 
     def head_is_fresh(self, now: float) -> bool:
         return self.head_expires_at is not None and now < self.head_expires_at
@@ -233,10 +238,26 @@ def _judge(question: Question, facts: GateFacts, now: float, present: Mode) -> t
     reason, expires_at = _scopes_allow(question, rule, facts, now, present)
     if reason is not GateReason.OK:
         return reason, None
+    if question.certificate is not None and not _is_pinned(question, rule, facts, now, present):
+        return GateReason.NOT_PINNED, None
     if present is Mode.NORMAL:
         # A new operation ends with the head, and what runs is asked about again then.
         return GateReason.OK, _earliest(facts.head_expires_at, expires_at)
     return _policy_allows(question, rule, facts, now, expires_at)
+
+
+def _is_pinned(question: Question, rule: Rule, facts: GateFacts, now: float, present: Mode) -> bool:
+    """Whether the peer is known by the certificate that it has shown: by a directory that still authorises something,
+    or by the configuration.
+    """
+    if rule.grants != "peers" or question.resource is None:
+        return False
+    pin = f"{question.resource} {question.certificate}"
+    degraded = present is Mode.DEGRADED
+    return pin in facts.configured_pins or any(
+        pin in scope.grants.pins and _lapse_of(scope, facts, now, running=True, degraded=degraded) is None
+        for scope in facts.scopes.values()
+    )
 
 
 def _policy_allows(

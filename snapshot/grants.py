@@ -6,6 +6,9 @@
 What is malformed there authorises nothing, and is no fault of the document.
 """
 
+import base64
+import binascii
+import hashlib
 from collections.abc import Callable, Container, Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
@@ -47,7 +50,7 @@ class Policy:
 @dataclass(frozen=True)
 class Grants:
     """What one scope names, by kind. `secrets` are `<resolver>:<path>`, `endpoints` are `https://host:port`, those of
-    `mirrors`. The secrets of `resources` stand with these, and go with them.
+    `mirrors`. The secrets of `resources` stand with these, and go with them. `pins`: of `peers`, as `pin_of` writes it.
     """
 
     services: Container[str] = frozenset()
@@ -57,6 +60,7 @@ class Grants:
     secrets: Container[str] = frozenset()
     resources: frozenset[ResourceGrant] = frozenset()
     mirrors: frozenset[Mirror] = frozenset()
+    pins: Container[str] = frozenset()
 
 
 class LateGrants:
@@ -120,6 +124,7 @@ def read_grants(scope_type: str, sections: Iterable[tuple[str, bytes]]) -> Grant
     secrets: set[str] = set()
     resources: set[ResourceGrant] = set()
     mirrors: set[Mirror] = set()
+    pins: set[str] = set()
     for name, data in sections:
         if kind == "services" and name == RESOURCES:
             resources |= resource_grants(data)
@@ -135,10 +140,18 @@ def read_grants(scope_type: str, sections: Iterable[tuple[str, bytes]]) -> Grant
             mirrors.update(_mirrors_in(value))
         elif grants_here:
             named.update(_names_in(value))
+            if kind == "peers":
+                pins.update(_pins_in(value))
     if kind == "endpoints":
         named.update(mirror.url for mirror in mirrors)
     granted = {kind: frozenset(named)} if kind else {}
-    return Grants(**granted, secrets=frozenset(secrets), resources=frozenset(resources), mirrors=frozenset(mirrors))
+    return Grants(
+        **granted,
+        secrets=frozenset(secrets),
+        resources=frozenset(resources),
+        mirrors=frozenset(mirrors),
+        pins=frozenset(pins),
+    )
 
 
 def _holds(name: str, kind: str) -> bool:
@@ -156,6 +169,21 @@ def _load(data: bytes) -> object:
 
 def _names_in(value: object) -> Iterator[str]:
     return (name for name, _entry in _entries(value))
+
+
+def pin_of(node_id: str, certificate: bytes) -> str:
+    """That a peer shows this certificate (DER). No id holds a space."""
+    return f"{node_id} sha256:{hashlib.sha256(certificate).hexdigest()}"
+
+
+def _pins_in(value: object) -> Iterator[str]:
+    for node_id, entry in _entries(value):
+        certificates = entry.get("certificates") if isinstance(entry, dict) else None
+        for text in certificates if isinstance(certificates, list) else ():
+            try:
+                yield pin_of(node_id, base64.b64decode(str(text), validate=True))
+            except (binascii.Error, ValueError):
+                continue
 
 
 def _mirrors_in(value: object) -> Iterator[Mirror]:

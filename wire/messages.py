@@ -378,6 +378,7 @@ class MayRequest(Message):
     scope: str | None = member(SCOPE, default=None)
     resource: str | None = member(SHORT, default=None)
     running_since: int | None = member(TIME, default=None)
+    certificate: str | None = member(HASH, default=None)
 
 
 @message

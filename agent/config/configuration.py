@@ -15,6 +15,8 @@ from pathlib import Path
 from agent.config import patterns
 from agent.config.check_address import FORM, CheckAddress, read_address
 from agent.config.credentials import JOIN_TOKEN, credential
+from agent.config.peer_certificate import FORM as CERTIFICATE_FORM
+from agent.config.peer_certificate import read_certificate
 from agent.config.toml_form import (
     ConfigurationError,
     TomlForm,
@@ -46,6 +48,7 @@ MINUTE, HOUR, DAY = 60, 3_600, 86_400
 KIB, MIB, GIB = 1 << 10, 1 << 20, 1 << 30
 TOKEN_VARIABLE = "HOLDFAST_TOKEN_PATH"
 DEFAULT_TOKEN = Path("/etc/holdfast/join.token")
+MOST_BOOTSTRAP_PEERS = 16
 
 _IDENTIFIER = of_form(forms.IDENTIFIER, "an id (lower-case letters, digits, '.', '_', '-')")
 _URL = of_form(forms.ENDPOINT, "https://host:port and nothing more")
@@ -129,6 +132,37 @@ class MapEntry:
         if self.ca_file is not None:
             return None
         return MirrorTls(system_roots=self.system_roots, certificates=frozenset(self.certificates))
+
+
+@dataclass(frozen=True, kw_only=True)
+class BootstrapPeer:
+    """`[[peers.bootstrap]]`: another node that is asked for documents when nobody else gives them."""
+
+    node_id: str = setting(_IDENTIFIER, about="The peer's own name: once that is revoked, it is asked no more.")
+    url: str = setting(_URL, about="Where it is reached: its `direct_url`.")
+    certificate: bytes = setting(
+        TomlForm(read_certificate, CERTIFICATE_FORM),
+        about="Its certificate: whoever shows another one is nobody.",
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class PeersTable:
+    """Other nodes as sources (rules L21): those of the signed `peer_directory`, and those named here, which are asked
+    last and need no directory. Of each kind at most so many are asked for one document.
+    """
+
+    active: int = setting(number(3, 5), 4, "How many peers are asked first: near ones before far ones.")
+    warm: int = setting(number(8, 20), 12, "How many are asked where no active one gives what is missing.")
+    cold: int = setting(
+        number(1, 3),
+        3,
+        "How many of the others are tried after those, in turn: who failed last, and bootstrap peers that have not "
+        "been needed yet.",
+    )
+    bootstrap: tuple[BootstrapPeer, ...] = setting(
+        array(inline_table(BootstrapPeer)), (), "Peers that are known without a directory; at most 16."
+    )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -362,6 +396,7 @@ class AgentSettings:
     local: LocalTable = field(default_factory=LocalTable)
     access: Mapping[str, AccessEntry] = field(default_factory=dict)
     services: tuple[ServiceTable, ...] = ()
+    peers: PeersTable = field(default_factory=PeersTable)
     intervals: IntervalsTable = field(default_factory=IntervalsTable)
     limits: LimitsTable = field(default_factory=LimitsTable)
     log: LogTable = field(default_factory=LogTable)
@@ -394,6 +429,7 @@ _SINGLE = {
     "coordinator": CoordinatorTable,
     "trust": TrustTable,
     "local": LocalTable,
+    "peers": PeersTable,
     "intervals": IntervalsTable,
     "limits": LimitsTable,
     "log": LogTable,
@@ -460,6 +496,7 @@ def _at_odds(settings: AgentSettings) -> list[str]:
     if settings.manual is not None and settings.trust.bundle_file is None:
         problems.append("[manual] needs trust.bundle_file: without a coordinator the first trust bundle is a file")
     problems += [problem for entry in settings.manual or () for problem in _entry_at_odds(entry)]
+    problems += _peers_at_odds(settings)
     if settings.limits.section_bytes > settings.limits.content_bytes:
         problems.append("limits.section_bytes must not exceed limits.content_bytes")
     if settings.trust.root_threshold > max(1, len(settings.trust.root_key_ids)):
@@ -483,6 +520,16 @@ def _entry_at_odds(entry: MapEntry) -> Iterator[str]:
         yield f"manual.source {entry.url} needs one of ca_file, system_roots and certificates, and {how_many} there"
     if len(entry.certificates) > MOST_CERTIFICATES:
         yield f"manual.source {entry.url} has {len(entry.certificates)} certificates, at most {MOST_CERTIFICATES}"
+
+
+def _peers_at_odds(settings: AgentSettings) -> Iterator[str]:
+    named = settings.peers.bootstrap
+    if len(named) > MOST_BOOTSTRAP_PEERS:
+        yield f"peers.bootstrap names {len(named)} peers, at most {MOST_BOOTSTRAP_PEERS}"
+    ids = [peer.node_id for peer in named]
+    yield from (f"peers.bootstrap names {name} twice" for name in sorted({name for name in ids if ids.count(name) > 1}))
+    if settings.node.node_id in ids:
+        yield f"peers.bootstrap names {settings.node.node_id}, which is this node itself"
 
 
 def _service_at_odds(service: ServiceTable) -> list[str]:

@@ -270,7 +270,7 @@ class LocalApi:
             asked = MayRequest.parse(await request.body())
         except BadMessageError as error:
             raise HttpError(400, "bad_request", str(error)) from error
-        question = Question(asked.action, asked.scope, asked.resource, asked.running_since)
+        question = Question(asked.action, asked.scope, asked.resource, asked.running_since, asked.certificate)
         running = await self.node.known_running(question, self.node.gate_facts())
         facts, now = replace(self.node.gate_facts(), running=running), self.now()
 

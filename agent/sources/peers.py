@@ -1,7 +1,9 @@
-"""Other nodes as sources: the accepted `peer_directory` names their addresses and pins (threats D-49).
+"""Other nodes as sources: the accepted `peer_directory` names their addresses and pins (threats D-49), and agent.toml
+its bootstrap peers. In which order they are asked peer_sets.py decides.
 
 A peer without a pin is not connected to, nor is what is malformed or revoked; the policy says whether peers are
-reconnected to without a fresh head (rules S55c).
+reconnected to without a fresh head (rules S55c). Of a peer that both name, the directory's entry holds: it is signed,
+and younger than a file that somebody wrote once.
 """
 
 import base64
@@ -9,6 +11,10 @@ import binascii
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
+from agent.config.configuration import BootstrapPeer
+from agent.sources.peer_cache import PeerCache
+from agent.sources.peer_sets import Peer, PeerSets, PeerSetSizes, is_near, sort_peers
+from agent.state.held_state import BOOTSTRAP
 from agent.state.node import RunningNode
 from snapshot import canonical, degraded
 from snapshot.degraded import Question
@@ -17,37 +23,44 @@ from store.base.errors import StoreError
 from wire.endpoint import BadEndpointError, Endpoint
 
 SCOPE = "peer_directory"
-
-
-@dataclass(frozen=True, order=True)
-class Peer:
-    """`pins`: its certificates, DER; two while it renews one."""
-
-    node_id: str
-    endpoint: Endpoint = field(compare=False)
-    pins: frozenset[bytes] = field(compare=False)
+OWN_ENTRY = "node"
 
 
 @dataclass
 class Peers:
-    """What the directory says is read once for each of its versions."""
+    """What the directory says is read once for each of its versions; so is where this node stands itself."""
 
     node: RunningNode
+    cache: PeerCache = field(init=False)
     _read: tuple[str, tuple[Peer, ...]] = ("", ())
+    _site: tuple[str, str] = ("", "")
+    _configured: tuple[Peer, ...] = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.cache = PeerCache(self.node.remembered.peers, self.node.now)
+        self._configured = tuple(map(_bootstrap_peer, self.node.settings.peers.bootstrap))
 
     def usable(self) -> list[Peer]:
         """That may be asked now, by name."""
         facts, now = self.node.gate_facts(), self.node.now()
-        return [
-            peer
-            for peer in self.listed_peers()
-            if degraded.may(Question("reconnect_peers", SCOPE, peer.node_id), facts, now).allowed
-        ]
+        return [peer for peer in self.known_peers() if degraded.may(_question_about(peer), facts, now).allowed]
+
+    def sets(self) -> PeerSets:
+        """Of these, in which order they are asked."""
+        settings = self.node.settings
+        sizes = PeerSetSizes(settings.peers.active, settings.peers.warm, settings.peers.cold)
+        return sort_peers(self.usable(), self.cache.records, sizes, settings.node.node_id, self.own_site())
 
     def trusted_peers(self) -> list[Peer]:
-        """Whose connections may go on: listed, and not revoked."""
+        """Whose connections may go on: known, and not revoked."""
         revoked = self.node.holdings.revocations.node_ids
-        return [peer for peer in self.listed_peers() if peer.node_id not in revoked]
+        return [peer for peer in self.known_peers() if peer.node_id not in revoked]
+
+    def known_peers(self) -> list[Peer]:
+        """Those of the directory, and the bootstrap peers that it does not name."""
+        listed = self.listed_peers()
+        names = {peer.node_id for peer in listed}
+        return sorted([*listed, *(peer for peer in self._configured if peer.node_id not in names)])
 
     def listed_peers(self) -> tuple[Peer, ...]:
         """That the unexpired directory pins, but for this node itself."""
@@ -62,6 +75,32 @@ class Peers:
             own = self.node.settings.node.node_id
             self._read = document.envelope_hash, tuple(peer for peer in found if peer.node_id != own)
         return self._read[1]
+
+    def own_site(self) -> str:
+        """As the `node_bootstrap` says it; "" where that is not known."""
+        document = self.node.holdings.kept.active.get(BOOTSTRAP)
+        if document is None:
+            return ""
+        if self._site[0] != document.envelope_hash:
+            try:
+                entry = canonical.loads(document.read(OWN_ENTRY)) if OWN_ENTRY in document.sections else None
+            except StoreError:
+                return ""
+            self._site = document.envelope_hash, _site_in(entry)
+        return self._site[1]
+
+    def is_near(self, peer: Peer) -> bool:
+        return is_near(peer, self.own_site())
+
+
+def _question_about(peer: Peer) -> Question:
+    """A bootstrap peer rests on no scope."""
+    return Question("reconnect_peers", None if peer.is_bootstrap else SCOPE, peer.node_id)
+
+
+def _bootstrap_peer(named: BootstrapPeer) -> Peer:
+    endpoint = Endpoint.parse(named.url, configured=True)
+    return Peer(named.node_id, endpoint, frozenset({named.certificate}), is_bootstrap=True)
 
 
 def _peers_in(document: StoredDocument) -> Iterator[Peer]:
@@ -82,4 +121,9 @@ def _peer(node_id: str, entry: object) -> Peer | None:
         endpoint = Endpoint.parse(str(entry.get("url")))
     except (BadEndpointError, binascii.Error, ValueError):
         return None
-    return Peer(node_id, endpoint, pins) if pins else None
+    return Peer(node_id, endpoint, pins, _site_in(entry)) if pins else None
+
+
+def _site_in(entry: object) -> str:
+    site = entry.get("site_id") if isinstance(entry, dict) else None
+    return site if isinstance(site, str) else ""

@@ -22,7 +22,27 @@ FILE_SUFFIX = ".hfs"
 # Of a file that is not there; an object store says the second to whom it does not let list.
 MISSING = (404, 403)
 
+MOST_LACKS = 4  # documents in a row that a peer has not got, and may hold: then it is behind
+
 T = TypeVar("T")
+
+
+class PeerSet(StrEnum):
+    """Of peers, how soon it is asked (peer_sets.py)."""
+
+    ACTIVE = "active"
+    WARM = "warm"
+    COLD = "cold"
+
+
+@dataclass(frozen=True)
+class PeerPlace:
+    """What a source that is a peer is to this node now."""
+
+    node_id: str
+    peer_set: PeerSet
+    is_near: bool
+    is_bootstrap: bool
 
 
 class Kind(StrEnum):
@@ -65,11 +85,16 @@ def bundle_file(version: int) -> str:
     return path("trust", f"{version}{FILE_SUFFIX}")
 
 
+def _forget(_good: bool) -> None:
+    """Of a source of which nothing is remembered."""
+
+
 @dataclass
 class Source:
     """`not_before`: trio's clock; a source that fails is left alone until then. `poll_again_at`: nor is it asked for a
     head before. `unattended`: what it has may be taken whole without an operator (rules K7). `fault`: what the last
-    request ended with.
+    request ended with. `peer`: of a peer, who it is. `note_outcome`: for whoever remembers whether something good came
+    of it.
     """
 
     kind: Kind
@@ -87,6 +112,9 @@ class Source:
     asked_for_trust_at: float = float("-inf")
     looked_at: float = float("-inf")  # for trust bundles (second_look.py)
     is_tree: bool = False
+    peer: PeerPlace | None = None
+    lacks: int = 0  # documents in a row that it had not, though it may hold them
+    note_outcome: Callable[[bool], None] = _forget
 
     def __str__(self) -> str:
         return str(self.endpoint)
@@ -108,7 +136,15 @@ class Source:
     def note_success(self) -> None:
         self.back_off.note_success()
         self.error, self.fault, self.worked_at = "", None, trio.current_time()
-        self.not_before = 0.0
+        self.not_before, self.lacks = 0.0, 0
+        self.note_outcome(True)
+
+    def note_lack(self) -> None:
+        """It has not got a document that it may hold; after a few in a row it is one that is behind."""
+        self.lacks += 1
+        if self.lacks >= MOST_LACKS:
+            self.note_failure(f"is behind: it has none of the last {self.lacks} documents that it was asked for")
+            self.lacks = 0
 
     def note_failure(self, error: ClientError | str) -> None:
         """Nothing good came of it: it is asked again after its back-off, or later where it says so."""
@@ -117,6 +153,7 @@ class Source:
         self.fault = error.reason if isinstance(error, ClientError) else None
         self.failed_at = trio.current_time()
         self.not_before = self.failed_at + self.back_off.note_failure(retry_after_s)
+        self.note_outcome(False)
 
     def poll_in(self, seconds: float) -> None:
         """It holds no request, or has nothing new: the next head is asked for then; documents may be meanwhile."""

@@ -2,14 +2,15 @@
 
 The coordinators, configured ones and those that the `node_bootstrap` lists (coordinators.py), the storage endpoints of
 the last valid `storage_directory`, each believed by what its entry says (snapshot/mirrors.py), peers of the
-`peer_directory` with their pinned certificates. Each has its own back-off; what is revoked is not asked. DNS is asked
-at each attempt, the last working address first (wire/client.py).
+`peer_directory` and of agent.toml with their pinned certificates: active, warm, cold (peer_sets.py). Each has its own
+back-off; what is revoked is not asked. DNS is asked at each attempt, the last working address first (wire/client.py).
 """
 
 import random
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
+from functools import partial
 from heapq import nsmallest
 from pathlib import Path
 
@@ -21,9 +22,9 @@ from agent.sources.addresses import KeptAddresses
 from agent.sources.connecting import LateConnector, authority_connector, mirror_connector
 from agent.sources.coordinators import Coordinators
 from agent.sources.peers import Peers
-from agent.sources.source import Kind, Source
+from agent.sources.source import Kind, PeerPlace, PeerSet, Source
 from agent.state.endpoint_sets import NamedBy, url_of
-from agent.state.health_rows import ADDRESSES_ROW, AUTHORITIES_ROW
+from agent.state.health_rows import ADDRESSES_ROW, AUTHORITIES_ROW, PEERS_ROW
 from agent.state.held_state import BOOTSTRAP
 from agent.state.node import RunningNode
 from snapshot import degraded
@@ -47,7 +48,6 @@ Known = tuple[Kind, Endpoint, Shown]
 DIRECTORY = "storage_directory"
 NO_PINS: Pins = frozenset()
 ATTENDED_S = 300.0
-MOST_PEERS_ASKED = 5  # rules, Numbers: peer sets, active
 MOST_STORAGE_ASKED = 16  # as many as coordinators: each may take a connection's time, for each document
 NAMED_BY = {Kind.STORAGE: NamedBy.STORAGE, Kind.PEER: NamedBy.PEERS}
 
@@ -131,7 +131,8 @@ class Sources:
             await self._woken.wait()
 
     def report(self) -> tuple[AskedSource, ...]:
-        """The coordinators, and others that were asked, in their order; it connects to none."""
+        """The coordinators, others that were asked, and peers, in their order; it connects to none."""
+        self._place_peers()
         known = {(source.kind, source.endpoint): source for source in self._known.values()}
         named = {(self._first_kind, endpoint): named_by for endpoint, named_by in self._coordinators.askable().items()}
         others = [key for key in known if key[0] in NAMED_BY]
@@ -161,7 +162,20 @@ class Sources:
         await self._follow_authorities()
         await self._coordinators.follow()
         await self._forget_coordinators()
-        await self._keep_addresses()
+        await self.keep()
+
+    async def keep(self) -> None:
+        """What is to outlive this process: by which addresses sources were reached, and which peers have worked."""
+        for rows, name, row in (
+            (self.addresses, Name.ROUTES, ADDRESSES_ROW),
+            (self._peers.cache, Name.PEERS, PEERS_ROW),
+        ):
+            if rows.is_changed:
+                try:
+                    await self.node.threads.write(self.node.store.table(name).put, row, rows.to_row())
+                except StoreError as error:
+                    rows.is_changed = True
+                    log.warning("row not kept", row=row, fault=error.fault, detail=error.detail)
 
     @property
     def answered_s_ago(self) -> float:
@@ -174,7 +188,7 @@ class Sources:
         self.addresses.note_answer(source.endpoint)
         await self._coordinators.note_answer(source.endpoint)
         await self._forget_coordinators()
-        await self._keep_addresses()
+        await self.keep()
 
     @asynccontextmanager
     async def last_resort(self, source: Source) -> AsyncIterator[Source]:
@@ -228,16 +242,6 @@ class Sources:
         self._retired.clear()
         for line in lines:
             await line.cut_off()
-
-    async def _keep_addresses(self) -> None:
-        if not self.addresses.is_changed:
-            return
-        row = self.addresses.to_row()
-        try:
-            await self.node.threads.write(self.node.store.table(Name.PEERS).put, ADDRESSES_ROW, row)
-        except StoreError as error:
-            self.addresses.is_changed = True
-            log.warning("addresses not kept", fault=error.fault, detail=error.detail)
 
     async def _keep_authorities(self) -> None:
         """Durable before a list that lacks one of them can follow, and before the document is let go."""
@@ -310,8 +314,26 @@ class Sources:
         return self._mirrors[1]
 
     def _peer_sources(self) -> Iterator[Source]:
-        for peer in self._peers.usable()[:MOST_PEERS_ASKED]:
-            yield self._source(Kind.PEER, peer.endpoint, peer.pins)
+        sets = self._peers.sets()
+        ordered = ((PeerSet.ACTIVE, sets.active), (PeerSet.WARM, sets.warm), (PeerSet.COLD, sets.cold))
+        for peer_set, peer in ((peer_set, peer) for peer_set, peers in ordered for peer in peers):
+            source = self._source(Kind.PEER, peer.endpoint, peer.pins)
+            source.peer = PeerPlace(peer.node_id, peer_set, self._peers.is_near(peer), peer.is_bootstrap)
+            source.note_outcome = partial(self._note_peer, peer.node_id)
+            yield source
+
+    def _place_peers(self) -> None:
+        """As they are now. Who has no place among those that are asked is cold, until its turn comes."""
+        placed = list(self._peer_sources())
+        for source in self._known.values():
+            if source.peer is not None and source not in placed:
+                source.peer = replace(source.peer, peer_set=PeerSet.COLD)
+
+    def _note_peer(self, node_id: str, worked: bool) -> None:
+        if worked:
+            self._peers.cache.note_worked(node_id)
+        else:
+            self._peers.cache.note_failed(node_id)
 
     def _source(self, kind: Kind, endpoint: Endpoint, shown: Shown = NO_PINS) -> Source:
         found = self._known.get((kind, endpoint, shown))
@@ -398,11 +420,15 @@ def deadlines(settings: AgentSettings) -> Deadlines:
 
 def _report(kind: Kind, endpoint: Endpoint, named_by: NamedBy, source: Source | None) -> AskedSource:
     """For the status; without a source: it was not asked yet."""
+    peer = source.peer if source else None
     return AskedSource(
         kind=str(kind),
         url=str(endpoint),
-        named_by=str(named_by),
+        named_by=str(NamedBy.CONFIGURATION if peer and peer.is_bootstrap else named_by),
         error=source.error if source else "",
         failures=source.back_off.failures if source else 0,
         again_in_s=int(source.again_in_s) if source else 0,
+        node_id=peer.node_id if peer else None,
+        peer_set=str(peer.peer_set) if peer else None,
+        near=peer.is_near if peer else None,
     )

@@ -29,6 +29,7 @@ from agent.state.own_revocation import OwnRevocation
 from agent.state.remembered import NOTHING, Remembered
 from agent.state.root_pinning import are_confirmed
 from snapshot import degraded
+from snapshot.grants import pin_of
 from snapshot.identifiers import HEAD
 from snapshot.verifier_state import VerifierState
 from store.base.errors import StoreError, StoreFault
@@ -69,6 +70,7 @@ class RunningNode:
         self.outage = OutageClock(remembered.outage)
         self._regression = Regression()
         self._head_was_fresh = False
+        self._configured_pins = frozenset(pin_of(peer.node_id, peer.certificate) for peer in settings.peers.bootstrap)
         self._clock = clock
         self.start = AtStart(self.now(), self.holdings.head_hash)
 
@@ -142,6 +144,7 @@ class RunningNode:
             node_id=self.settings.node.node_id,
             roles=holdings.roles,
             roots_confirmed=self.has_confirmed_roots(),
+            configured_pins=self._configured_pins,
         )
 
     # ---- changing what is held

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from agent.base.guarded_clock import Stopwatch
 from agent.state import endpoint_sets, origins, sights
 from agent.state.endpoint_sets import EndpointSets
-from agent.state.health_rows import ADDRESSES_ROW, AUTHORITIES_ROW, OUTAGE_ROW, REVOKED_ROW
+from agent.state.health_rows import ADDRESSES_ROW, AUTHORITIES_ROW, OUTAGE_ROW, PEERS_ROW, REVOKED_ROW
 from agent.state.origins import Origin
 from agent.state.sights import SeenRunning
 from store.base.tables import Name
@@ -27,6 +27,7 @@ class Remembered:
     sights: Mapping[str, SeenRunning] = field(default_factory=dict)
     authorities: object = None  # the row, see agent/sources/authorities.py
     addresses: object = None  # the row, see agent/sources/addresses.py
+    peers: object = None  # the row, see agent/sources/peer_cache.py
 
     @classmethod
     def read(cls, store: Store) -> "Remembered":
@@ -38,7 +39,8 @@ class Remembered:
             endpoint_sets.from_row(health.get(endpoint_sets.ROW)),
             sights.from_rows(store.table(Name.WATERMARKS).items()),
             health.get(AUTHORITIES_ROW),
-            store.table(Name.PEERS).get(ADDRESSES_ROW),
+            store.table(Name.ROUTES).get(ADDRESSES_ROW),
+            store.table(Name.PEERS).get(PEERS_ROW),
         )
 
 

@@ -39,6 +39,7 @@ from agent.update.admission import Admission, AskedDocument, Candidate, Verdict
 from agent.update.download import NotListedError, most_bytes
 from agent.update.trust import TrustChain
 from snapshot.envelope import INCREMENT, RECOVERY, SNAPSHOT
+from snapshot.identifiers import SHAREABLE, parse_scope
 from snapshot.reasons import Reason, Rejected
 from snapshot.verifier_state import VerifierState
 from wire.client import ClientError, Streamed
@@ -124,6 +125,7 @@ class Fetching:
             verdict = await self._fetch_with_trust(source, wanted, holder)
         except ClientError as error:
             if error.status == NOT_FOUND or (error.status in MISSING and source.kind is Kind.STORAGE):
+                _note_lack(source, wanted)
                 return FetchOutcome.LATER
             log.warning("document not fetched", scope=wanted.scope, source=str(source), error=str(error))
             source.note_failure(error)
@@ -232,6 +234,12 @@ class Fetching:
 def _note_of_coordinator(source: Source, wanted: WantedScope) -> None:
     if wanted.candidate is not None and source.kind is Kind.COORDINATOR:
         wanted.candidate.note_of_coordinator()
+
+
+def _note_lack(source: Source, wanted: WantedScope) -> None:
+    """Of a peer, and of a document that it may hold whole; a coordinator or a mirror may be about to have it."""
+    if source.kind is Kind.PEER and wanted.base is None and parse_scope(wanted.scope)[0] in SHAREABLE:
+        source.note_lack()
 
 
 def _blame(source: Source, error: str) -> None:

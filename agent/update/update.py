@@ -148,6 +148,7 @@ class Update:
                 [wanted_scope for wanted_scope in planned.wanted if not self.put_offs.holds(RetryKey.of(wanted_scope))]
             )
             await self._settle()
+            await self.sources.keep()
             return min(due_in_s, self.put_offs.rest_s())
 
     def wake(self) -> None:

@@ -29,17 +29,25 @@ def _running_since(ctx: click.Context, param: click.Parameter, value: str | None
     "--running-since", metavar="TIME", callback=_running_since,
     help="Ask about one that was there at YYYY-MM-DDTHH:MM:SSZ. Of services the node believes itself alone.",
 )  # fmt: skip
+@click.option("--certificate", metavar="sha256:HEX", help="The certificate that a peer has shown: is it pinned?")
 @click.option("--json", "as_json", is_flag=True, help="The answer as JSON.")
 @asks_the_agent
 def command(
-    client: Client, action: str, scope: str | None, resource: str | None, running_since: int | None, as_json: bool
+    client: Client,
+    action: str,
+    scope: str | None,
+    resource: str | None,
+    running_since: int | None,
+    certificate: str | None,
+    as_json: bool,
 ) -> None:
     """Ask whether this node may do ACTION now: exit 0 for yes, 1 for no.
 
     For example continue_services, start_service, open_session, open_route, add_peer, resolve_secret. In an outage a
     service may go on that the node has seen running while the head was fresh; else the answer is not_seen_running.
+    Before it speaks to a peer a service asks validate_peers with the peer's id and the certificate that it has shown.
     """
-    answer = client.may(action, scope=scope, resource=resource, running_since=running_since)
+    answer = client.may(action, scope=scope, resource=resource, running_since=running_since, certificate=certificate)
     if as_json:
         say(json.dumps(asdict(answer)))  # noqa: TID251 - a report, no document
     else:

@@ -200,7 +200,8 @@ def _problems_of_sources(sources: Iterable[AskedSource]) -> Iterator[str]:
     for source in sources:
         if source.error:
             again = f"again in {in_words(source.again_in_s)}" if source.again_in_s else "asked again now"
-            yield f"{source.url} ({source.kind}): {source.error}; {again}"
+            who = f"peer {source.node_id}, {source.peer_set}" if source.node_id else source.kind
+            yield f"{source.url} ({who}): {source.error}; {again}"
 
 
 def _problems_of_ends(ends: Iterable[EndingThing], now: float) -> Iterator[str]:

@@ -135,13 +135,13 @@ async def test_a_node_that_starts_without_dns_reaches_who_it_has_reached_before(
             await made.settle()
             for _ in range(2):
                 await made.outside.sources.note_answer(made.coordinator)
-                (row,) = made.node.store.table(Name.PEERS).get(ADDRESSES_ROW).values()
+                (row,) = made.node.store.table(Name.ROUTES).get(ADDRESSES_ROW).values()
                 assert row["worked_at"] == int(made.node.now()), "an answer is a sign of life, too"
                 one.clock.base += FRESH_S
         dns.hangs = True
         async with bench(one) as made:
             assert (await made.coordinator.fetch(HEAD, limit=1 << 20)).status == 200
-            await made.node.threads.write(made.node.store.table(Name.PEERS).delete, ADDRESSES_ROW)
+            await made.node.threads.write(made.node.store.table(Name.ROUTES).delete, ADDRESSES_ROW)
         async with bench(one) as made:
             with pytest.raises(ClientError) as caught:
                 await made.coordinator.fetch(HEAD, limit=1 << 20)

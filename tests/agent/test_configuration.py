@@ -1,5 +1,7 @@
 """agent.toml: everything that is wrong is said, with the key and the remedy."""
 
+import base64
+import ssl
 import tomllib
 from pathlib import Path
 
@@ -11,6 +13,7 @@ from agent.config import configuration
 from agent.config.configuration import ConfigurationError, IntervalsTable, parse
 from agent.config.toml_form import file_mode, number
 from snapshot.identifiers import SCOPE_TYPES
+from wire.certificate import make_identity
 
 GOOD = """
 [node]
@@ -208,3 +211,42 @@ def test_no_setting_lets_an_unsigned_document_in():
     names = {name for table in tables for name in table.__dataclass_fields__}
     words = {word for name in names for word in name.split("_")}
     assert words.isdisjoint({"insecure", "unsigned", "unverified", "skip", "verify", "signature", "force", "trusted"})
+
+
+PEER = """
+[[peers.bootstrap]]
+node_id = "gw-2"
+url = "https://gw-2.example:7445"
+certificate = '''
+{certificate}'''
+"""
+
+
+def test_a_bootstrap_peer_is_pinned_by_what_show_certificate_prints():
+    """rules L21, K48: PEM, or the base64 in it; the numbers of the peer sets are those of the rules"""
+    der = make_identity("gw-2", 1_800_000_000.0).der
+    pem, bare = ssl.DER_cert_to_PEM_cert(der), base64.b64encode(der).decode()
+    for text in (pem, bare):
+        (peer,) = settings(PEER.format(certificate=text)).peers.bootstrap
+        assert (peer.node_id, peer.url, peer.certificate) == ("gw-2", "https://gw-2.example:7445", der)
+    sizes = settings().peers
+    assert (sizes.active, sizes.warm, sizes.cold, sizes.bootstrap) == (4, 12, 3, ())
+
+
+@pytest.mark.parametrize("text", ["", "sha256:00", "MIIB", "{pem}{pem}"])
+def test_what_is_no_certificate_pins_nobody(text):
+    pem = ssl.DER_cert_to_PEM_cert(make_identity("gw-2", 1_800_000_000.0).der)
+    text = text.format(pem=pem)
+    (problem,) = problems(PEER.format(certificate=text))
+    assert problem.startswith("peers.bootstrap must be a table of")
+    assert "certificate must be a certificate, as `holdfast show-certificate` prints it" in problem
+
+
+def test_bootstrap_peers_at_odds():
+    """rules J39"""
+    text = PEER.format(certificate=base64.b64encode(make_identity("gw-2", 1_800_000_000.0).der).decode())
+    assert problems(text * 2) == ["peers.bootstrap names gw-2 twice"]
+    many = "".join(text.replace("gw-2", f"gw-{number}") for number in range(17))
+    assert problems(many) == ["peers.bootstrap names 17 peers, at most 16"]
+    own = text.replace('"gw-2"', '"node-a"')
+    assert problems(own) == ["peers.bootstrap names node-a, which is this node itself"]

@@ -139,11 +139,16 @@ async def test_a_start_that_nobody_has_confirmed_says_so(api):
 
 async def test_a_refusal_that_a_good_version_followed_is_nothing_to_look_at(api):
     api.node.store.rejections.record(Rejection(NOW - 5, "route_policy", "raw_secret", 12, True))
-    api.sources = [asked_source(error="tls_failed", failures=1)]
+    peer = {"node_id": "node-b", "peer_set": "cold", "near": True, "named_by": "peer_directory"}
+    api.sources = [
+        asked_source(error="tls_failed", failures=1),
+        asked_source("peer", "https://b:1", error="is behind", failures=1, **peer),
+    ]
     words = " ".join((await holdfast("status", at=api)).out.split())
     assert "raw_secret, 5 s ago" in words  # in the table it stays
     assert "was refused" not in words
     assert "https://c:1 (coordinator): tls_failed" in words
+    assert "https://b:1 (peer node-b, cold): is behind" in words
 
 
 async def test_tried_and_went_back_is_said_as_such(api):

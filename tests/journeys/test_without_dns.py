@@ -18,7 +18,7 @@ def remember(folder, place, address):
     """As an agent has that reached it there."""
     root = Root.open(folder / "state")
     store = Store.open(root, CLUSTER_ID, now=NOW)
-    store.table(Name.PEERS).put(ADDRESSES_ROW, {place: {"address": address, "worked_at": int(NOW)}})
+    store.table(Name.ROUTES).put(ADDRESSES_ROW, {place: {"address": address, "worked_at": int(NOW)}})
     store.close()
     root.close()
 

@@ -61,6 +61,8 @@ TABLES = (
     ("[local]", agents.LocalTable),
     ('[access."<scope>"]', agents.AccessEntry),
     ("[[service]]", agents.ServiceTable),
+    ("[peers]", agents.PeersTable),
+    ("[[peers.bootstrap]]", agents.BootstrapPeer),
     ("[intervals]", agents.IntervalsTable),
     ("[limits]", agents.LimitsTable),
     ("[log]", agents.LogTable),

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from snapshot.degraded import FORBIDDEN, RULES, GateFacts, GateReason, HeldScope, Mode, Question, fence, may, mode
 from snapshot.egress import ResourceGrant
-from snapshot.grants import ALLOWABLE, Grants, Policy
+from snapshot.grants import ALLOWABLE, Grants, Policy, pin_of
 from snapshot.manifest import Revocations
 from tests.examples import examples
 
@@ -127,6 +127,25 @@ def test_what_is_answered(action, resource, since, fresh, dark):
     question = Question(action, resource=resource, running_since=since)
     assert reason(question, FRESH) == fresh
     assert reason(question, DARK) == dark
+
+
+def test_a_peer_is_known_by_what_it_has_shown():
+    """rules S55d, K49: by an unexpired directory, or the configuration; and of nobody but that peer"""
+    shown = {name: pin_of(name, name.encode()) for name in ("node-b", "seed-1")}
+    grants = Grants(peers=frozenset({"node-b"}), pins=frozenset({shown["node-b"]}))
+    facts = replace(scope(FRESH, "peer_directory", grants=grants), configured_pins=frozenset({shown["seed-1"]}))
+
+    def answer(node_id, certificate, action="validate_peers", held=facts):
+        return reason(Question(action, resource=node_id, certificate=certificate), held)
+
+    b, seed = (pin.split()[1] for pin in shown.values())
+    assert [answer("node-b", b), answer("seed-1", seed), answer("node-b", b, "reconnect_peers")] == ["ok"] * 3
+    assert [answer("node-b", seed), answer("seed-1", b), answer("node-z", b), answer(None, b)] == ["not_pinned"] * 4
+    assert answer("north", b, "preserve_routes") == "not_pinned", "it is about peers alone"
+    gone = replace(facts, revocations=Revocations(node_ids=frozenset({"node-b"})))
+    assert answer("node-b", b, held=gone) == "revoked"
+    old = scope(FRESH, "peer_directory", expires_at=NOW, grants=grants)
+    assert answer("node-b", b, held=old) == "scope_expired"
 
 
 @pytest.mark.parametrize("action", sorted(FORBIDDEN))

@@ -11,11 +11,25 @@ from collections.abc import Mapping
 
 from wire.answer_message import AnswerMessage
 from wire.endings import EndingThing
-from wire.forms import BOOLEAN, CONTENT, HASH, TIMESTAMP, Form, integer, member, message, nullable, one_of, table
+from wire.forms import (
+    BOOLEAN,
+    CONTENT,
+    HASH,
+    IDENTIFIER,
+    TIMESTAMP,
+    Form,
+    integer,
+    member,
+    message,
+    nullable,
+    one_of,
+    table,
+)
 from wire.messages import GRADES, MODES, STATES, VERDICTS, ScopeReport
 
 TRUSTED_BY = ("configuration", "installed bundle", "join token", "first use")
 NAMED_BY = ("agent.toml", "node_bootstrap", "earlier node_bootstrap", "storage_directory", "peer_directory")
+PEER_SETS = ("active", "warm", "cold")
 OUTCOMES = ("done", "not_running", "failed")
 
 _COUNT, _VERSION = integer(), integer(1)
@@ -55,7 +69,9 @@ class NodeClock:
 
 @message
 class AskedSource:
-    """Where documents are asked for. `again_in_s`: how long it rests after what went wrong."""
+    """Where documents are asked for. `again_in_s`: how long it rests after what went wrong. Of a peer: who it is, how
+    soon it is asked, and whether it stands at the same site.
+    """
 
     kind: str
     url: str
@@ -63,6 +79,9 @@ class AskedSource:
     error: str
     failures: int = member(_COUNT)
     again_in_s: int = member(_COUNT)
+    node_id: str | None = member(nullable(IDENTIFIER), default=None)
+    peer_set: str | None = member(nullable(one_of(*PEER_SETS)), default=None)
+    near: bool | None = member(nullable(BOOLEAN), default=None)
 
 
 @message
