@@ -540,6 +540,10 @@ _REQUEST: Table = {
         "for the two, or moved on. Nothing was adopted.",
         "Nothing: it is tried again by itself, within 15 seconds. If it stays, look at which database each works on.",
     ),
+    "bad_share": Explanation(
+        "The file is no share of a cluster's seed, was cut off or changed, or is sealed to another owner's key.",
+        "Give the owner's own key and share; or take those of another owner: any one is enough.",
+    ),
     "not_in_manifest": Explanation(
         "The manifest of the cluster does not name this coordinator, or with the certificate of another identity. It "
         "changes, signs and serves nothing; nodes go to the others.",

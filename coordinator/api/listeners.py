@@ -23,6 +23,7 @@ from coordinator.api.invitation_api import InvitationApi
 from coordinator.api.leaving_api import LeavingApi
 from coordinator.api.node_api import NodeApi
 from coordinator.api.operator_api import OperatorApi
+from coordinator.api.owner_api import OwnerApi
 from coordinator.api.recover_api import RecoverApi
 from coordinator.api.replica_api import ReplicaApi
 from coordinator.api.resource_api import ResourceApi
@@ -119,6 +120,7 @@ def admin_routes(coordinator: Coordinator, door: Door, reminder: Reminder) -> li
         InvitationApi(coordinator),
         OperatorApi(coordinator, door),
         ReplicaApi(coordinator),
+        OwnerApi(coordinator),
         CaApi(coordinator),
         DueApi(reminder),
         HistoryApi(coordinator),

@@ -64,7 +64,12 @@ class ReplicaApi:
         if fault := at.publisher.clock_fault():  # root keys sign no date of a clock that has just leapt ahead
             raise Refused(Code.CLOCK_JUMPED, fault.partition(": ")[2])
         key = PublicKey(asked.algorithm, asked.public_key)
-        wanted = partial(coordinator_sets.draft, answering=at.coordinator_id, despite_reports=asked.despite_reports)
+        wanted = partial(
+            coordinator_sets.draft,
+            answering=at.coordinator_id,
+            owners=asked.seed_share_owners,
+            despite_reports=asked.despite_reports,
+        )
         made = await in_library(wanted, at.database, asked.coordinators, key, at.settings, at.now())
         return DraftedRequest(made.about, tuple(made.changes()), made.to_text())
 

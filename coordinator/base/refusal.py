@@ -43,6 +43,7 @@ class Code(enum.StrEnum):
     NO_SIGNER = "no_signer"
     NOT_IN_MANIFEST = "not_in_manifest"
     MANIFEST_MISMATCH = "manifest_mismatch"
+    BAD_SHARE = "bad_share"
     CLOCK_BEHIND = "clock_behind"
     CLOCK_JUMPED = "clock_jumped"
     CONCURRENT_UPDATE = "concurrent_update"

@@ -146,6 +146,7 @@ class Transaction:
     folding: Folding = field(default_factory=Folding, init=False)
     memory: Memory = field(default_factory=Memory)
     known_state: ContinuedState | None = None
+    named_owners: Mapping[str, str] | None = None  # of shares of the seed, where this change names them
     to_remember: dict[str, object] = field(default_factory=dict, init=False)
 
     def recall(self, state_id: str) -> object | None:

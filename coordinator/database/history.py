@@ -253,7 +253,8 @@ class NextLink:
         return seen.gap(transaction, authority_epoch)
 
     def _manifest(self, transaction: Transaction) -> str:
-        if self.after is not None and not transaction.folding.touched & history_manifest.MADE_FROM:
+        is_told = transaction.named_owners is not None
+        if self.after is not None and not is_told and not transaction.folding.touched & history_manifest.MADE_FROM:
             return self.after.transition.manifest
         before = None if self.after is None else get(transaction, MANIFESTS, self.after.transition.manifest)
         return _put(transaction, MANIFESTS, history_manifest.follow(transaction, before))

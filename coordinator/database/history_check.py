@@ -128,7 +128,9 @@ def compare(database: Database, name: str) -> str:
 
 def _is_as_declared(transaction: Transaction, latest: Latest) -> bool:
     said = history.get(transaction, history.MANIFESTS, latest.transition.manifest)
-    return history_manifest.without_time(said) == history_manifest.content(transaction)
+    return history_manifest.without_time(said) == history_manifest.content(
+        transaction, history_manifest.owners_of(said)
+    )
 
 
 def text_of(cursor: Cursor) -> str:

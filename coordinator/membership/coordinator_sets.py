@@ -19,7 +19,7 @@ from sqlalchemy import update
 
 from coordinator.base.refusal import Code, Refused
 from coordinator.base.settings import CoordinatorSettings
-from coordinator.database import cluster_state, history, schema
+from coordinator.database import cluster_state, history, history_manifest, schema
 from coordinator.database.database import Database, Transaction
 from coordinator.database.history import LinkedHistory
 from coordinator.database.own_entry import PIN
@@ -46,9 +46,11 @@ def draft(
     now: float,
     *,
     answering: str,
+    owners: Mapping[str, str] | None = None,
     despite_reports: bool = False,
 ) -> CoordinatorSet:
-    """`wanted`: each coordinator that is to be one, with the pin of another identity, or nothing. Changes nothing.
+    """`wanted`: each coordinator that is to be one, with the pin of another identity, or nothing. `owners`: of shares
+    of the seed, for a cluster that has none. Changes nothing.
 
     `no_state` without a history, `not_found`, `in_use` for a set without the one that answers, `contradiction`.
     """
@@ -56,10 +58,11 @@ def draft(
         raise Refused(Code.IN_USE, f"{answering} is the one that answers", remedy="ask one that is to stay")
     with database.read() as transaction:
         before = _newest_manifest(database, transaction)[1]
+    _check_owners(before, owners)
     coordinators = {name: _wanted_entry(database, name, before, pin) for name, pin in wanted.items()}
     add = Add(mesh_key, CONFIG, int(now) + DEFAULT_LIFETIME_S[CONFIG], CONFIG_SCOPES)
     request = request_builder.bundle_request(database, [add], settings, now, despite_reports=despite_reports)
-    return coordinator_set.make(request, before, coordinators, mesh_key.key_id)
+    return coordinator_set.make(request, before, coordinators, mesh_key.key_id, owners)
 
 
 def commit(
@@ -94,6 +97,8 @@ def _carry_out(transaction: Transaction, _epoch: int, *, database: Database, sig
         if present[name].identity_sha256 != entry["certificate_sha256"]:
             row = update(_TABLE).where(_TABLE.c.coordinator_id == name)
             transaction.run(row.values(identity_sha256=entry["certificate_sha256"]))
+    if signed.named_owners:
+        transaction.named_owners = signed.named_owners
     transaction.audit(
         "coordinator.set", signed.cluster_id, _pins(present), {**_describe(signed), "follows": signed.follows}
     )
@@ -129,6 +134,15 @@ def _newest_manifest(database: Database, transaction: Transaction) -> tuple[str,
     return digest, history.get(transaction, history.MANIFESTS, digest)
 
 
+def _check_owners(before: bytes, owners: Mapping[str, str] | None) -> None:
+    there_are = history_manifest.owners_of(before)
+    if owners and there_are:
+        detail = f"the owners of the seed's shares are {', '.join(sorted(there_are))}, and stay so"
+        raise Refused(
+            Code.CONTRADICTION, detail, remedy="leave them out: a set keeps them; for another share of one: shares"
+        )
+
+
 def _wanted_entry(database: Database, name: str, before: bytes, pin: str) -> Mapping[str, object]:
     known = entries_of(_object(before))
     if name not in known:
@@ -145,7 +159,7 @@ def _pins(present: Mapping[str, Replica]) -> dict[str, str]:
 
 def _describe(signed: CoordinatorSet) -> dict[str, object]:
     pins = {name: entry["certificate_sha256"] for name, entry in signed.coordinators.items()}
-    return {"coordinators": pins, "mesh_key": signed.mesh_key}
+    return {"coordinators": pins, "mesh_key": signed.mesh_key, "seed_share_owners": signed.content["seed_share_owners"]}
 
 
 def _object(data: bytes) -> Mapping[str, object]:

@@ -61,6 +61,7 @@ _STATUS = {
     Code.NO_SIGNER: 503,
     Code.NOT_IN_MANIFEST: 503,
     Code.MANIFEST_MISMATCH: 409,
+    Code.BAD_SHARE: 400,
     Code.TIMED_OUT: 503,
 }
 

@@ -67,6 +67,7 @@ _BY_ROLE: Mapping[OperatorRole, tuple[str, ...]] = {
         "POST /v1/coordinators/ca/finish",
         "POST /v1/coordinators/commit",  # and as many root keys as a trust bundle takes
         "POST /v1/coordinators/set",
+        "POST /v1/coordinators/shares",
         "POST /v1/nodes/{node_id}/drain",
         "POST /v1/nodes/{node_id}/readmit",
         "POST /v1/nodes/{node_id}/remove",

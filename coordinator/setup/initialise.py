@@ -1,17 +1,18 @@
-"""`holdfastctl init`: a cluster's first state, whole or not at all (rules J34, K12, K26, K48; format.md 8).
+"""`holdfastctl init`: a cluster's first state, whole or not at all (rules J34, J35, K12, K26, K48; format.md 8).
 
     1  nothing is there: neither a cluster in the database nor a file that would be written
-    2  a note of what is about to be written, then the files: root keys, config key, seed, identity, token key, TLS
-       certificate
-    3  one transaction: the cluster, the site `default`, the coordinator's own entry, trust bundle 1; it
-       is the first link of the history
-    4  the note goes
+    2  the passphrase is asked for: an `init` that is refused reads no secret
+    3  a note of what is about to be written, then the files: root keys, config key, seed, its owners' shares, identity,
+       token key, TLS certificate
+    4  one transaction: the cluster, the site `default`, the coordinator's own entry, trust bundle 1, the owners of the
+       seed's shares; it is the first link of the history
+    5  the note goes
 
-Stopped anywhere before 3 has committed, the files of the note are removed: at once, or by the next `init`.
+Stopped anywhere before 4 has committed, the files of the note are removed: at once, or by the next `init`.
 """
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field
 from functools import partial
@@ -26,10 +27,19 @@ from coordinator.database import cluster_state as authority
 from coordinator.database.cluster_state import Founding
 from coordinator.database.database import Database, Transaction
 from coordinator.database.history import LinkedHistory
-from coordinator.keys import atomic_files, derived_authority, identity, keystore, server_certificate, signer
+from coordinator.keys import (
+    atomic_files,
+    derived_authority,
+    identity,
+    keystore,
+    seed_share,
+    server_certificate,
+    signer,
+)
 from coordinator.keys import seed as seeds
 from coordinator.keys.acting import as_owner_of
 from coordinator.keys.atomic_files import Files, key_file, plain_file
+from coordinator.keys.owner_key import OwnerPublic
 from coordinator.keys.seed import Seed
 from coordinator.keys.signer import EnvelopeClaims
 from coordinator.keys.signing_key import SigningKey
@@ -61,14 +71,16 @@ class ClusterRequest:
     threshold: int = 2
     algorithm: str = ED25519
     hosts: tuple[str, ...] = ()  # names of the server beside the URL's
-    passphrase: bytes | None = field(
-        default=None, repr=False
-    )  # of the root keys, and of a CA key that is put elsewhere
+    passphrase: Callable[[], bytes | None] = field(
+        default=lambda: None, repr=False
+    )  # of the root keys, and of a CA key that is put elsewhere: asked for once nothing else is in the way
     ca_key: Path | None = None  # a directory for a CA key of its own; or it follows from the seed
     configuration: tuple[Path, str] | None = None  # a coordinator.toml and its text
     declared: tuple[Path, str] | None = None  # the first declared state and its text (starter.py)
     notes: Path | None = None  # a directory of root's, for its note where the state is a service's
     settings: CoordinatorSettings = field(default_factory=CoordinatorSettings)
+    owners: tuple[OwnerPublic, ...] = ()  # who is given a share of the seed
+    shares: Path | None = None  # a directory for them, to be taken away from there; or beside the root keys
 
 
 @dataclass(frozen=True)
@@ -84,6 +96,7 @@ class MadeCluster:
     ca_key: Path | None  # None: it follows from the seed
     configuration: Path | None
     declared: Path | None
+    shares: tuple[tuple[str, Path], ...] = ()  # owner, file
 
 
 @dataclass(frozen=True)
@@ -131,11 +144,13 @@ def _check(wanted: ClusterRequest) -> None:
             detail = f"{place} lies in the coordinator's own directory, {wanted.state}"
             remedy = "put such keys elsewhere, best on a medium that is taken away: --root-keys-to, --ca-key-to"
             raise Refused(Code.BAD_REQUEST, detail, remedy=remedy)
+    if len({owner.owner for owner in wanted.owners}) != len(wanted.owners):
+        raise Refused(Code.BAD_REQUEST, "an owner of a share is named twice", remedy="give each a name of its own")
     server_certificate.host_of(wanted.url)
 
 
 def _take_away(wanted: ClusterRequest) -> list[Path]:
-    return list(dict.fromkeys([wanted.root_keys, *([wanted.ca_key] if wanted.ca_key else [])]))
+    return list(dict.fromkeys([wanted.root_keys, *filter(None, (wanted.ca_key, wanted.shares))]))
 
 
 def _ca_key_file(wanted: ClusterRequest) -> Path | None:
@@ -212,18 +227,20 @@ def _holds_nothing(database: Database) -> bool:
 
 def _plan_files(wanted: ClusterRequest, now: float) -> _Plan:
     """All keys and certificates. Nothing is written."""
+    passphrase = wanted.passphrase()
     roots = tuple(keystore.new_key(wanted.algorithm) for _ in range(wanted.roots))
     config, token = keystore.new_key(), SigningKey.of(Ed25519PrivateKey.generate())
     seed, own = Seed.generate(), identity.generate(wanted.coordinator_id, now)
     ca = _make_authority(wanted, seed, now)
     server = server_certificate.issue(ca, (server_certificate.host_of(wanted.url), *wanted.hosts), now)
     files = [
-        *((wanted.root_keys / keystore.file_name(ROOT, key), key_file(key, wanted.passphrase)) for key in roots),
+        *((wanted.root_keys / keystore.file_name(ROOT, key), key_file(key, passphrase)) for key in roots),
         (keys_directory(wanted.state) / keystore.file_name(CONFIG, config), key_file(config)),
         (keys_directory(wanted.state) / seeds.FILE, plain_file(seed.to_bytes())),
-        *_ca_key(wanted, ca),
+        *_ca_key(wanted, ca, passphrase),
         *own_files(wanted.state, own, token, ca, server, wanted.configuration),
         *_text_files(wanted.declared),
+        *_share_files(wanted, seed),
     ]
     return _Plan(tuple(files), roots, config, token, seed, fingerprint(server.der), own)
 
@@ -234,9 +251,22 @@ def _make_authority(wanted: ClusterRequest, seed: Seed, now: float) -> KeyPair:
     return make_authority(f"{wanted.cluster_id} coordinators", now)
 
 
-def _ca_key(wanted: ClusterRequest, ca: KeyPair) -> Files:
+def _ca_key(wanted: ClusterRequest, ca: KeyPair, passphrase: bytes | None) -> Files:
     path = _ca_key_file(wanted)
-    return [] if path is None else [(path, plain_file(server_certificate.encrypt(ca.key_pem, wanted.passphrase)))]
+    return [] if path is None else [(path, plain_file(server_certificate.encrypt(ca.key_pem, passphrase)))]
+
+
+def _share_files(wanted: ClusterRequest, seed: Seed) -> Files:
+    """Nothing of them is of use without the owner's key."""
+    return [
+        (path, plain_file(seed_share.seal(seed, wanted.cluster_id, owner).to_bytes()))
+        for owner, (_, path) in zip(wanted.owners, _shares(wanted), strict=True)
+    ]
+
+
+def _shares(wanted: ClusterRequest) -> tuple[tuple[str, Path], ...]:
+    place = wanted.shares or wanted.root_keys
+    return tuple((owner.owner, place / seed_share.file_name(owner.owner)) for owner in wanted.owners)
 
 
 def own_files(
@@ -289,6 +319,7 @@ def _found_cluster(database: Database, wanted: ClusterRequest, plan: _Plan, *, a
         one = _OneTransaction(transaction)
         authority.initialise(one, founding, actor=actor, now=now)
         trust_import.add_trust_bundle(one, _first_bundle(wanted, plan, now), actor=actor, now=now)
+        transaction.named_owners = {owner.owner: owner.key for owner in wanted.owners}
 
 
 def _first_bundle(wanted: ClusterRequest, plan: _Plan, now: float) -> bytes:
@@ -343,4 +374,5 @@ def _summary(wanted: ClusterRequest, plan: _Plan) -> MadeCluster:
         ca_key=_ca_key_file(wanted),
         configuration=wanted.configuration[0] if wanted.configuration else None,
         declared=wanted.declared[0] if wanted.declared else None,
+        shares=_shares(wanted),
     )

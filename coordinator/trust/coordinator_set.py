@@ -20,7 +20,7 @@ from dataclasses import dataclass, field, replace
 from typing import ClassVar, cast
 
 from coordinator.base.refusal import Code, Refused
-from coordinator.keys import mesh_key
+from coordinator.keys import mesh_key, owner_key
 from coordinator.keys.signer import SignedDocument
 from coordinator.keys.signing_key import SigningKey
 from coordinator.trust import ceremony, signing_requests
@@ -29,7 +29,7 @@ from coordinator.trust.signing_requests import SigningRequest
 from snapshot import canonical
 from snapshot.bundle import TrustBundle
 from snapshot.envelope import Envelope
-from snapshot.identifiers import is_hash
+from snapshot.identifiers import is_hash, is_id
 from snapshot.signature import pae, verify_signature
 from wire.forms import CONTENT, binary, integer, member, message, table
 from wire.messages import BadMessageError, Message
@@ -100,9 +100,17 @@ class CoordinatorSet:
             raise _bad("it brings no trust bundle")
         return self.bundle.following
 
+    @property
+    def named_owners(self) -> Mapping[str, str]:
+        """Those of the seed's shares that it names, and nobody has been before."""
+        owners = {} if _object(self.before)["seed_share_owners"] else self.content["seed_share_owners"]
+        return cast(Mapping[str, str], owners)
+
     def changes(self) -> list[str]:
         """What signing this would do, in words, from its content alone."""
-        return [*_differences(entries_of(_object(self.before)), self.coordinators), *self.bundle.changes()]
+        owners = (f"gives {owner} a share of the seed, for the key {key}" for owner, key in self.named_owners.items())
+        members = _differences(entries_of(_object(self.before)), self.coordinators)
+        return [*members, *owners, *self.bundle.changes()]
 
     def missing(self) -> ceremony.Missing:
         """How many signatures are still needed, of keys that have signed both."""
@@ -152,12 +160,20 @@ class CoordinatorSet:
         )
 
 
-def make(bundle: SigningRequest, before: bytes, coordinators: Mapping[str, object], mesh_key: str) -> CoordinatorSet:
-    """The set of these coordinators, with the owners of before (rules H39). Refused where it is at odds."""
+def make(
+    bundle: SigningRequest,
+    before: bytes,
+    coordinators: Mapping[str, object],
+    mesh_key: str,
+    owners: Mapping[str, str] | None = None,
+) -> CoordinatorSet:
+    """The set of these coordinators, with the owners of before (rules H39); or with these, where there were none.
+    Refused where it is at odds.
+    """
     content = {
         "coordinators": coordinators,
         "mesh_key": mesh_key,
-        "seed_share_owners": _object(before)["seed_share_owners"],
+        "seed_share_owners": owners or _object(before)["seed_share_owners"],
         "trust_bundle": bundle.envelope.content_hash,
     }
     made = CoordinatorSet(bundle, before, canonical.dumps(content))
@@ -206,8 +222,7 @@ def _is_whole(found: CoordinatorSet) -> None:
     if content.keys() != _MEMBERS or before.keys() != {*_MEMBERS, "created_at"}:
         raise _bad("a manifest is out of form")
     _check_entries(entries_of(before), found.coordinators)
-    if content["seed_share_owners"] != before["seed_share_owners"]:
-        raise _bad("it changes the owners of the seed's shares")
+    _check_owners(before["seed_share_owners"], content["seed_share_owners"])
     if before["trust_bundle"] != signing_requests.envelope_of(found.bundle.extends).content_hash:
         raise _bad("its bundle does not follow the one of the manifest before")
     if content["trust_bundle"] != found.envelope.content_hash:
@@ -216,6 +231,14 @@ def _is_whole(found: CoordinatorSet) -> None:
         found.following.keys.values()
     ):
         raise _bad("its mesh key is not the key that its bundle adds")
+
+
+def _check_owners(before: object, after: object) -> None:
+    """They stay as they are. Where there are none, they are named once (rules H39)."""
+    if before and after != before:
+        raise _bad("it changes the owners of the seed's shares")
+    if not isinstance(after, dict) or not all(is_id(name) and owner_key.is_key(key) for name, key in after.items()):
+        raise _bad("the owners of the seed's shares are out of form")
 
 
 def _check_entries(before: Mapping[str, Mapping[str, object]], after: Mapping[str, Mapping[str, object]]) -> None:

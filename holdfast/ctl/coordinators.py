@@ -12,6 +12,7 @@ from coordinator.trust import coordinator_set
 from holdfast.ctl import output
 from holdfast.ctl.ca import ca as ca_exchange
 from holdfast.ctl.machine import set_up_here, with_a_coordinators_libraries
+from holdfast.ctl.owners import owner_key_, owners_by_name, shares
 from holdfast.ctl.rotate import keys_directory
 from holdfast.ctl.signing import (
     Signing,
@@ -49,7 +50,8 @@ def coordinators() -> None:
     """The coordinators of the cluster: several share one PostgreSQL database."""
 
 
-coordinators.add_command(ca_exchange)
+for _command in (ca_exchange, owner_key_, shares):
+    coordinators.add_command(_command)
 
 
 @coordinators.command("list")
@@ -94,17 +96,21 @@ def add(name: str, **given: object) -> None:
 
 @coordinators.command("set")
 @click.argument("named", nargs=-1, required=True, metavar="NAME[=sha256:PIN]...")
+@click.option("--seed-share-owner", "owners", type=click.Path(path_type=Path, exists=True, dir_okay=False),
+              multiple=True,
+              help="Of a cluster without owners: a public half of `owner-key`. Again for each.")  # fmt: skip
 @bundle_options
 @asks_the_coordinator
-def set_(asked: CoordinatorClient, named: tuple[str, ...], signing: Signing) -> None:
+def set_(asked: CoordinatorClient, named: tuple[str, ...], owners: tuple[Path, ...], signing: Signing) -> None:
     """Declare who the coordinators are, all of them: one change, which root keys sign, with a new mesh key.
 
     NAME stays as it is; NAME=sha256:PIN is known by another identity from then on; who is not named is taken away, and
     refused at once. Made on the machine of one that stays, which then has the mesh key: a config key of this set alone.
     What comes back signed goes to `coordinators commit` there. Of two sets that were made at once one is committed.
+    Owners of shares of the seed are named once, and stay.
     """
-    key = keystore.new_key()
-    wanted = SetDraftRequest(_read_names(named), key.algorithm, key.public_key, signing.despite_reports)
+    key, named_owners = keystore.new_key(), owners_by_name(owners)
+    wanted = SetDraftRequest(_read_names(named), key.algorithm, key.public_key, signing.despite_reports, named_owners)
     request = coordinator_set.read(asked.post(DraftedRequest, "coordinators", "set", body=wanted).request)
     if not asked.as_json:
         describe(request)

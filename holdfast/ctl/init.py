@@ -20,6 +20,11 @@ from snapshot.signature import ALGORITHMS, ED25519
 @click.option("--ca-key-to", "ca_key", type=click.Path(path_type=Path),
               help="Where the key of a CA of its own is put, to be taken away. "
               "[default: it follows from the seed]")  # fmt: skip
+@click.option("--seed-share-owner", "owners", type=click.Path(path_type=Path, exists=True, dir_okay=False),
+              multiple=True,
+              help="Who can bring lost secrets back: a public half of `coordinators owner-key`.")  # fmt: skip
+@click.option("--shares-to", "shares", type=click.Path(path_type=Path),
+              help="Where the owners' shares are put, to be taken away. [default: with the root keys]")  # fmt: skip
 @click.option("--roots", type=click.IntRange(1, MOST_ROOTS), default=3, show_default=True)
 @click.option("--threshold", type=click.IntRange(1, MOST_ROOTS), default=2, show_default=True,
               help="How many root keys must sign.")  # fmt: skip

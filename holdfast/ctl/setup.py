@@ -4,6 +4,7 @@ import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,7 @@ from coordinator.setup.configuration import Configuration
 from coordinator.setup.initialise import ClusterRequest, MadeCluster
 from coordinator.setup.pin_identity import PinnedIdentity
 from holdfast.ctl import output
+from holdfast.ctl.owners import read_owners
 from holdfast.ctl.signing import ca_passphrase
 from holdfast.ctl.socket import REFUSED, UNANSWERED, Failed
 from holdfast.ctl.trust import new_passphrase
@@ -95,11 +97,13 @@ def _cluster_request(given: dict[str, object]) -> ClusterRequest:
         state=state,
         root_keys=Path(str(given["root_keys"])).absolute(),
         database_url=database_url,
-        passphrase=new_passphrase(bool(given["encrypt"]), given["passphrase_files"]),  # type: ignore[arg-type]
+        passphrase=partial(new_passphrase, bool(given["encrypt"]), given["passphrase_files"]),  # type: ignore[arg-type]
         ca_key=Path(str(given["ca_key"])).absolute() if given["ca_key"] else None,
         configuration=None if path.exists() else (path, text),
         declared=_starter_file(given, path),
         notes=path.absolute().parent,
+        owners=read_owners(given["owners"]),  # type: ignore[arg-type]
+        shares=Path(str(given["shares"])).absolute() if given["shares"] else None,
         **{name: given[name] for name in names},  # type: ignore[arg-type]
     )
 
@@ -180,9 +184,12 @@ def _render(made: MadeCluster) -> None:
             ("CA key", made.ca_key or "follows from the seed"),
             ("configuration", made.configuration or "there already; not touched"),
             ("first declared", made.declared or "there already; not touched"),
+            *(("seed share", f"{owner}  {path}") for owner, path in made.shares),
         ]
     )
     say("Take the root keys away now, each to a place of its own: whoever has enough of them has the cluster.")
+    if made.shares:
+        say("Give each owner their share: with their key it brings the cluster back when no coordinator is left.")
     folder = made.declared.parent if made.declared else "FILES"
     say(f"Next: systemctl start holdfast-coordinator, holdfastctl apply -f {folder}, holdfastctl allow add NODE")
 

@@ -8,6 +8,7 @@ from coordinator.database.cluster_state import Founding
 from coordinator.database.database import Database
 from coordinator.database.history import LinkedHistory
 from coordinator.keys import identity, keystore
+from coordinator.keys.owner_key import OwnerPublic
 from coordinator.keys.signing_key import SigningKey
 from coordinator.membership import coordinator_sets, replicas
 from coordinator.setup import initialise
@@ -23,8 +24,9 @@ FIRST, SECOND, THIRD = NAMES = ("coord-1", "coord-2", "coord-3")
 
 
 class Coordinators:
-    def __init__(self, folder: Path, url: str, cluster_id: str = "prod") -> None:
-        given = ClusterRequest(cluster_id, FIRST, "https://localhost:7443", url, folder / "state", folder / "roots")
+    def __init__(self, folder: Path, url: str, cluster_id: str = "prod", owners: tuple[OwnerPublic, ...] = ()) -> None:
+        place, roots = "https://localhost:7443", folder / "roots"
+        given = ClusterRequest(cluster_id, FIRST, place, url, folder / "state", roots, owners=owners)
         initialise.initialise(given, actor="root", now=NOW)
         self.keys = folder / "state" / "keys"
         self.roots = keystore.find([given.root_keys], [])
@@ -37,14 +39,16 @@ class Coordinators:
             founding = Founding(cluster_id, name, url, pin, name.encode() * 8, identity_sha256=pin)
             replicas.add(self.database, founding, actor="root", now=NOW)
 
-    def draft(self, *names: str, answering: str = FIRST, **exchanged: str) -> CoordinatorSet:
+    def draft(
+        self, *names: str, answering: str = FIRST, owners: dict[str, str] | None = None, **exchanged: str
+    ) -> CoordinatorSet:
         """`exchanged`: a pin for a name, `-` written as `_`."""
         self.now += 1
         key: SigningKey = keystore.new_key()
         wanted = {**dict.fromkeys(names, ""), **{name.replace("_", "-"): pin for name, pin in exchanged.items()}}
         public = PublicKey(key.algorithm, key.public_key)
         made = coordinator_sets.draft(
-            self.database, wanted, public, CoordinatorSettings(), self.now, answering=answering
+            self.database, wanted, public, CoordinatorSettings(), self.now, answering=answering, owners=owners
         )
         self.held.append(key.key_id)
         return made

@@ -4,24 +4,29 @@ import json
 import threading
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import pytest
+from sqlalchemy import select
 
 from coordinator.base.refusal import Code, Refused
 from coordinator.base.settings import CoordinatorSettings
-from coordinator.database import history_check
+from coordinator.database import history_check, schema
 from coordinator.database.database import Database
 from coordinator.database.history import LinkedHistory
 from coordinator.database.own_entry import OwnEntry
+from coordinator.keys import seed as seeds
+from coordinator.keys import seed_share
 from coordinator.keys.signing_key import SigningKey
-from coordinator.membership import replicas
+from coordinator.membership import replicas, seed_shares
 from coordinator.publishing import published_state
 from coordinator.trust import coordinator_set, request_builder, trust_import
 from coordinator.trust.coordinator_set import CoordinatorSet
 from snapshot import canonical
 from tests.coordinator import histories
 from tests.coordinator.candidates import contents
+from tests.coordinator.owners import ALICE, BOB, BY_NAME
 from tests.coordinator.sets import FIRST, NAMES, SECOND, THIRD, Coordinators
 
 OTHER = "sha256:" + "ab" * 32
@@ -210,6 +215,65 @@ def test_who_has_no_identity_is_named_in_no_set(at: Coordinators) -> None:
     at.draft(FIRST, SECOND)
 
 
+# ---- owners of shares of the seed
+
+
+def test_a_cluster_without_owners_is_given_some_once(at: Coordinators) -> None:
+    """rules H39: root keys sign who they are; no set after that can change them, and each keeps them"""
+    made = at.draft(*NAMES, owners=BY_NAME)
+    assert f"gives alice a share of the seed, for the key {ALICE.key}" in made.changes()
+    at.commit(at.signed(made))
+    assert at.manifest()[1]["seed_share_owners"] == BY_NAME
+    goes_on(at)
+    assert at.manifest()[1]["seed_share_owners"] == BY_NAME
+    for others in (BY_NAME, {"eve": ALICE.key}):
+        detail = refused(at, lambda others=others: at.draft(*NAMES, owners=others), Code.CONTRADICTION)
+        assert "alice, bob, and stay so" in detail
+    replicas.remove(at.database, THIRD, answering=FIRST, actor="root", now=at.now)
+    assert at.manifest()[1]["seed_share_owners"] == BY_NAME
+    goes_on(at)
+
+
+def test_no_change_names_other_owners_than_there_are(at: Coordinators) -> None:
+    """rules H39: not only a set: whatever writes a link"""
+    at.commit(at.signed(at.draft(*NAMES, owners=BY_NAME)))
+
+    def change(owners: dict[str, str]) -> None:
+        with at.database.change(actor="root", now=at.now) as transaction:
+            transaction.named_owners = owners
+            transaction.audit("test", "x")
+
+    refused(at, lambda: change({"eve": ALICE.key}), Code.CONTRADICTION)
+    refused(at, lambda: change({}), Code.CONTRADICTION)
+    change(BY_NAME)
+    goes_on(at)
+
+
+def test_owners_that_nobody_signed_are_none(at: Coordinators) -> None:
+    """Whoever carries the file cannot name another owner, nor another key"""
+    signed = at.signed(at.draft(*NAMES, owners={"alice": ALICE.key}))
+    for owners in ({"alice": BOB.key}, {"alice": ALICE.key, "eve": BOB.key}, {}):
+        forged = replace(signed, manifest=canonical.dumps({**signed.content, "seed_share_owners": owners}))
+        refused(at, lambda forged=forged: at.commit(coordinator_set.read(forged.to_text())), Code.CONFLICT)
+    at.commit(signed)
+
+
+def test_each_owner_is_given_a_share_and_nobody_else_is(at: Coordinators) -> None:
+    """rules H4"""
+    seed = seeds.load(at.keys, {})
+    seal = partial(seed_shares.seal_all, at.database, seed, actor="root", now=at.now)
+    assert "nobody owns" in refused(at, seal, Code.NO_STATE)
+    refused(at, lambda: seed_shares.seal_all(at.database, None, actor="root", now=at.now), Code.NO_STATE)
+    at.commit(at.signed(at.draft(*NAMES, owners=BY_NAME)))
+    made = {owner: seed_share.parse(text.encode(), name=owner) for owner, text in seal().items()}
+    assert {owner: share.owner for owner, share in made.items()} == {"alice": "alice", "bob": "bob"}
+    assert (made["alice"].open(ALICE), made["bob"].open(BOB)) == (seed, seed)
+    with at.database.read() as transaction:
+        rows = transaction.rows(select(schema.audit).where(schema.audit.c.action == "seed_share.seal"))
+    assert [row.after for row in rows] == ['{"owners":["alice","bob"]}']
+    goes_on(at)
+
+
 @pytest.fixture(scope="module")
 def drafted(tmp_path_factory: pytest.TempPathFactory) -> str:
     """The file of a set."""
@@ -238,6 +302,8 @@ def _with(text: str, path: tuple[str, ...], value: object) -> str:
         (("manifest", "mesh_key"), "sha256:" + "00" * 32, "mesh key"),
         (("manifest", "trust_bundle"), "sha256:" + "00" * 32, "another bundle"),
         (("manifest", "seed_share_owners"), {"eve": "key"}, "owners"),
+        (("manifest", "seed_share_owners"), [], "owners"),
+        (("before", "seed_share_owners"), {"eve": ALICE.key}, "owners"),
         (("manifest", "coordinators"), {}, "no coordinator"),
         (("manifest", "coordinators", "eve"), {"url": "https://e:1", "certificate_sha256": OTHER, "roles": []}, "eve"),
         (("manifest", "coordinators", FIRST, "url"), "https://evil.example:1", "more than its certificate"),

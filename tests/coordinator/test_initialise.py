@@ -13,15 +13,18 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.serialization import load_pem_private_key
 
 from coordinator.base.refusal import Code, Refused
-from coordinator.database import cluster_state, documents
+from coordinator.database import cluster_state, documents, history, history_manifest
 from coordinator.database.database import Database
 from coordinator.database.documents import container_of
-from coordinator.keys import identity, keystore, server_certificate, tokens
+from coordinator.keys import identity, keystore, seed_share, server_certificate, tokens
+from coordinator.keys import seed as seeds
 from coordinator.membership import replicas
 from coordinator.setup import initialise
 from coordinator.setup.initialise import NOTE, ClusterRequest
+from coordinator.setup.opening import with_history
 from coordinator.trust import signing_requests
 from snapshot.bundle import CONFIG, ROOT
+from tests.coordinator.owners import ALICE, BOB, BY_NAME, OWNERS
 from wire.certificate import Certificate, pem_to_der
 
 NOW = 1_800_000_000.0
@@ -53,7 +56,7 @@ def tree(directory: Path) -> dict[str, bytes]:
 
 def test_the_cas_key_is_put_where_it_can_be_taken_away(tmp_path: Path) -> None:
     """threats D-61: none lies on the coordinator; elsewhere under the passphrase, and it makes certificates there"""
-    given = wanted(tmp_path, ca_key=tmp_path / "stick", passphrase=b"four words")
+    given = wanted(tmp_path, ca_key=tmp_path / "stick", passphrase=lambda: b"four words")
     assert "--ca-key-to" in refused(replace(given, ca_key=given.state / "tls")).remedy
     assert not given.state.exists()
     made = run(given)
@@ -110,10 +113,52 @@ def test_no_key_follows_from_anything(tmp_path: Path) -> None:
 
 
 def test_root_keys_under_a_passphrase(tmp_path: Path) -> None:
-    made = run(wanted(tmp_path, passphrase=b"secret", roots=1, threshold=1))
+    made = run(wanted(tmp_path, passphrase=lambda: b"secret", roots=1, threshold=1))
     ((_, path),) = made.root_keys
     assert keystore.is_encrypted(path)
     assert [one.key_id for one in keystore.find([path], [b"secret"])] == [made.root_keys[0][0]]
+
+
+def test_each_owner_gets_a_share_of_the_seed(tmp_path: Path) -> None:
+    """rules H4: sealed, apart from the coordinator's own directory; the manifest names who they are"""
+    made = run(wanted(tmp_path, owners=OWNERS, shares=tmp_path / "stick"))
+    assert made.shares == (("alice", tmp_path / "stick/alice.share"), ("bob", tmp_path / "stick/bob.share"))
+    seed = seeds.load(tmp_path / "state/keys", {})
+    for (_, path), key in zip(made.shares, (ALICE, BOB), strict=True):
+        assert seed_share.parse(path.read_bytes(), name=path.name).open(key) == seed
+    database = with_history(Database(wanted(tmp_path).database_url), tmp_path / "state/keys")
+    with database.read() as transaction:
+        latest = database.history.latest(transaction)
+        manifest = history.get(transaction, history.MANIFESTS, latest.transition.manifest)
+    database.close()
+    assert history_manifest.owners_of(manifest) == BY_NAME
+
+
+def test_owners_are_told_apart_and_their_shares_are_taken_away(tmp_path: Path) -> None:
+    given = wanted(tmp_path, owners=OWNERS)
+    assert "named twice" in refused(replace(given, owners=(*OWNERS, BOB.public("alice")))).detail
+    assert "own directory" in refused(replace(given, shares=given.state)).detail
+    assert [path.parent for _, path in run(given).shares] == [given.root_keys] * 2
+
+
+def test_an_init_that_is_refused_reads_no_secret(tmp_path: Path) -> None:
+    """rules J35"""
+    asked = []
+
+    def passphrase() -> bytes:
+        asked.append(1)
+        return b"four words"
+
+    given = wanted(tmp_path, passphrase=passphrase)
+    refused(replace(given, cluster_id="Not An Id"))
+    refused(replace(given, threshold=9))
+    refused(replace(given, root_keys=given.state))
+    assert asked == []
+    made = run(given)
+    assert asked == [1]
+    assert all(keystore.is_encrypted(path) for _, path in made.root_keys)
+    assert refused(given).code is Code.ALREADY_INITIALISED
+    assert asked == [1]
 
 
 def test_again_is_refused_and_changes_nothing(tmp_path: Path) -> None:

@@ -93,6 +93,7 @@ FAILOVER = "tests/coordinator/test_servers_failover.py"
 HISTORY = "tests/holdfast/test_operator_audit.py"
 LEAVING = "tests/holdfast/test_operator_leaving.py"
 COORDINATORS = "tests/holdfast/test_operator_coordinators.py"
+OWNERS = "tests/holdfast/test_operator_owners.py"
 CONSUMERS = Boots("consumers.programs_live_by_what_is_declared")
 INSTALLED_BY_APT = "arrival.agent_is_installed_by_apt_with_what_it_depends_on"
 
@@ -253,6 +254,9 @@ COVERED: dict[str, list[tuple[str, Kind]]] = {
         ),
         ("holdfastctl audit verify", Runs()),
         ("holdfastctl coordinators begin-history", Elsewhere(HISTORY, '"coordinators", "begin-history"')),
+        ("holdfastctl coordinators owner-key", Runs()),
+        ("holdfastctl init prod", Elsewhere(OWNERS, '"--seed-share-owner"')),
+        ("holdfastctl coordinators set", Runs()),
         ("holdfastctl status", Elsewhere("tests/coordinator/test_run.py", "clock_jumped")),
         ("holdfastctl epoch raise --request", Runs(before=no_request)),
         ("holdfast status", Elsewhere("tests/holdfast/test_may_command.py", "continue_services", "start_service")),

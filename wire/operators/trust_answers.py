@@ -156,3 +156,10 @@ class CommittedSet(AnswerMessage):
     manifest: str
     number: int = member(VERSION)
     version: int = member(VERSION)
+
+
+@message
+class SeedShares(AnswerMessage):
+    """A share of the seed for each owner that the manifest names, as its file has it: sealed to the owner's key."""
+
+    shares: Mapping[str, str]

@@ -7,6 +7,7 @@
     RecoveryDraftRequest    POST /v1/recoveries/requests
     SetDraftRequest         POST /v1/coordinators/set
     SetSubmission           POST /v1/coordinators/commit
+    SeedSharesRequest       POST /v1/coordinators/shares
 
 A wish is a verb with its arguments, `{"wish": "retire", "key_id": ...}`. What is absent is as the coordinator has it.
 """
@@ -28,6 +29,7 @@ from wire.forms import (
     integer,
     member,
     message,
+    nullable,
     one_of,
     table,
     tagged_record,
@@ -38,6 +40,7 @@ from wire.messages import Message
 SUBMISSION_BYTES = 2 << 20
 WISHES_MAX = 64
 _DOCUMENT = binary(3 * (SUBMISSION_BYTES // 4))
+_OWNERS = nullable(table(IDENTIFIER, text(128, 1), 64))
 _PURPOSE = one_of(ROOT, CONFIG)
 
 
@@ -149,13 +152,14 @@ class RecoveryDraftRequest(Message):
 @message
 class SetDraftRequest(Message):
     """Of each coordinator that is to be one, the pin of another identity, or nothing; and the new mesh key,
-    SubjectPublicKeyInfo in DER.
+    SubjectPublicKeyInfo in DER. `seed_share_owners`: by their ids, for a cluster that has none.
     """
 
     coordinators: Mapping[str, str] = member(table(IDENTIFIER, text(71), 64))
     algorithm: str = member(one_of(*ALGORITHMS))
     public_key: bytes = member(binary(3072))
     despite_reports: bool = member(BOOLEAN, default=False)
+    seed_share_owners: Mapping[str, str] | None = member(_OWNERS, default=None)
 
 
 @message
@@ -166,3 +170,8 @@ class SetSubmission(Message):
 
     set: str = member(CONTENT)
     despite_reports: bool = member(BOOLEAN, default=False)
+
+
+@message
+class SeedSharesRequest(Message):
+    """Nothing is said with it: who the owners are stands in the manifest."""

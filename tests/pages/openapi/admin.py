@@ -97,6 +97,7 @@ from wire.operators.trust_answers import (
     PublishedVersions,
     RevocationDone,
     Rotation,
+    SeedShares,
     TakenBundle,
     TakenRecovery,
 )
@@ -106,6 +107,7 @@ from wire.operators.trust_messages import (
     ForcedRemoval,
     RecoveryDraftRequest,
     RecoverySubmission,
+    SeedSharesRequest,
     SetDraftRequest,
     SetSubmission,
 )
@@ -138,6 +140,7 @@ MESSAGES: dict[tuple[str, str], type[Message]] = {
     ("POST", "/v1/recoveries"): RecoverySubmission,
     ("POST", "/v1/coordinators/set"): SetDraftRequest,
     ("POST", "/v1/coordinators/commit"): SetSubmission,
+    ("POST", "/v1/coordinators/shares"): SeedSharesRequest,
     ("POST", "/v1/trust/requests"): BundleDraftRequest,
     ("POST", "/v1/recoveries/requests"): RecoveryDraftRequest,
 }
@@ -491,6 +494,12 @@ OPERATIONS = {
         (400, 403, 404, 409, 413, 503),
         body=_asks(("POST", "/v1/coordinators/commit")),
         description="On a coordinator that has the private half of the set's config key.",
+    ),
+    ("POST", "/v1/coordinators/shares"): Operation(
+        "A share of the seed for each owner that the manifest names",
+        _ok("The text of each share's file, sealed to the owner's key.", SeedShares),
+        (403, 503),
+        body=_asks(("POST", "/v1/coordinators/shares")),
     ),
     ("GET", "/v1/coordinators/ca"): Operation(
         "Which CAs nodes are told to believe, and how far an exchange is",

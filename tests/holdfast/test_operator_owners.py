@@ -1,0 +1,80 @@
+"""Owners of the seed, as people name them: their keys, their shares, and a cluster that is given some later."""
+
+import json
+import stat
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from coordinator.keys import seed as seeds
+from coordinator.keys import seed_share, signing_key
+from coordinator.keys.owner_key import OwnerKey
+from coordinator.keys.seed import Seed
+from holdfast.ctl.socket import REFUSED
+from tests.holdfast.operator_lab import Lab, running
+
+
+@pytest.fixture(scope="module")
+def alone(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
+    with running(tmp_path_factory.mktemp("alone")) as started:
+        yield started
+
+
+def opened(share: Path, key: Path) -> Seed:
+    return seed_share.parse(share.read_bytes(), name=share.name).open(OwnerKey.of(signing_key.from_file(key)))
+
+
+def test_each_owner_makes_a_key_and_init_gives_them_shares(tmp_path: Path) -> None:
+    """rules H4: the private half never leaves the owner's machine, and a share opens with it alone"""
+    lab = Lab(tmp_path)
+    for name in ("alice", "bob"):
+        assert f"owner {name}" in lab.good("coordinators", "owner-key", "--out", f"{name}.key").out
+        assert stat.S_IMODE((tmp_path / f"{name}.key").stat().st_mode) == 0o600
+    again = lab.ctl("coordinators", "owner-key", "--out", "alice.key")
+    assert (again.status, "is there already" in again.err) == (REFUSED, True)
+    assert lab.ctl("coordinators", "owner-key", "--out", "Not An Id.key").status == REFUSED
+    owners = ("--seed-share-owner", "alice.pub", "--seed-share-owner", "bob.pub")
+    made = lab.init(*owners, "--shares-to", tmp_path / "shares").out
+    assert "Give each owner their share" in made
+    seed = seeds.load(tmp_path / "state/keys", {})
+    for name in ("alice", "bob"):
+        share = tmp_path / f"shares/{name}.share"
+        assert str(share) in made
+        assert opened(share, tmp_path / f"{name}.key") == seed
+        assert seed.seed.hex() not in share.read_text()
+
+
+def test_a_file_that_is_no_owners_makes_no_cluster(tmp_path: Path) -> None:
+    lab = Lab(tmp_path)
+    lab.good("coordinators", "owner-key", "--out", "alice.key")
+    value = json.loads((tmp_path / "alice.pub").read_text())
+    (tmp_path / "alice.pub").write_text(json.dumps({**value, "owner": "eve"}))
+    before = sorted(path.name for path in tmp_path.iterdir())
+    place = ("--url", "https://localhost:7443", "--state", "state", "--root-keys-to", lab.roots)
+    for file, why in (("alice.pub", "was damaged"), ("alice.key", "no public half")):
+        ran = lab.ctl("init", "prod", *place, "--configuration", lab.configuration, "--seed-share-owner", file)
+        assert (ran.status, why in ran.err) == (REFUSED, True)
+    assert sorted(path.name for path in tmp_path.iterdir()) == before
+
+
+def test_a_cluster_without_owners_is_given_some_by_its_root_keys(alone: Lab) -> None:
+    """rules H39: once; then their shares are written, and again for one that was lost"""
+    lab, folder = alone, alone.folder
+    assert "nobody owns" in lab.ctl("coordinators", "shares", "--to", "shares").err
+    lab.good("coordinators", "owner-key", "--out", "alice.key")
+    (entry,) = lab.good("coordinators", "list", "--json").json["coordinators"]
+    wanted = ("coordinators", "set", entry["coordinator_id"])
+    said = lab.good(*wanted, "--seed-share-owner", "alice.pub", "--root-key", lab.roots, "--yes").out
+    assert "gives alice a share of the seed" in said
+    for _ in range(2):
+        lab.good("coordinators", "shares", "--to", "shares")
+        assert opened(folder / "shares/alice.share", folder / "alice.key") == seeds.load(folder / "state/keys", {})
+        (folder / "shares/alice.share").unlink()
+    lab.good("coordinators", "owner-key", "--out", "eve.key")
+    ran = lab.ctl(*wanted, "--seed-share-owner", "eve.pub", "--root-key", lab.roots, "--yes")
+    assert (ran.status, "the owners of the seed's shares are alice, and stay so" in ran.err) == (REFUSED, True)
+    lab.good(*wanted, "--root-key", lab.roots, "--yes")
+    assert list(lab.good("coordinators", "shares", "--to", "shares", "--json").json["shares"]) == ["alice"]
+    assert lab.good("audit", "verify", "--json").json["good"]
+    assert "seed_share.seal" in lab.good("audit").out
