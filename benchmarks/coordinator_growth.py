@@ -25,6 +25,7 @@ from benchmarks.coordinator import member_row, state, with_members
 from benchmarks.coordinator_first_apply import exponent
 from benchmarks.figures import note
 from coordinator.api.admin_api import _answer
+from coordinator.base import interpreter
 from coordinator.base.settings import CoordinatorSettings
 from coordinator.changes import records
 from coordinator.changes.change_start import StartedChange
@@ -119,6 +120,7 @@ def main() -> None:
     options.add_argument("--nodes", type=int, nargs="+", default=[500, 1_000, 2_000, 4_000])
     options.add_argument("--now", action="store_true", help="without a change: to all at once")
     chosen = options.parse_args()
+    interpreter.set_up()  # as the daemon is
     curves: Curves = defaultdict(lambda: defaultdict(list))
     for size in chosen.nodes:
         with tempfile.TemporaryDirectory() as directory:

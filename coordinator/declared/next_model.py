@@ -16,7 +16,6 @@ order of magnitude, and a model is read thousands of times as often as it is mad
 """
 
 from collections.abc import Iterator, Mapping, Set
-from operator import itemgetter
 from typing import TypeVar
 from weakref import ref
 
@@ -132,7 +131,7 @@ def _subjects(model: Model, node_ids: Set[str]) -> Iterator[tuple[str, Subject |
 def _in_order(before: Mapping[str, Subject], changed: Mapping[str, Subject | None]) -> dict[str, Subject]:
     """In the order of the ids, also with one that is new."""
     found: dict[str, Subject] = _put(before, changed)
-    return found if changed.keys() <= before.keys() else dict(sorted(found.items(), key=itemgetter(0)))
+    return found if changed.keys() <= before.keys() else {id_: found[id_] for id_ in sorted(found)}
 
 
 def _take_over_choices(before: Model, after: Model, kinds: Set[str], changed: Set[str]) -> None:

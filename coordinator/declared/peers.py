@@ -79,46 +79,63 @@ def possible_choosers(model: Model, other: Subject) -> set[str]:
     """The members who may have chosen `other`, and some who have not; never one too few.
 
     It is taken only from a point behind which, on every ring, all members up to it are taken already; and so only from
-    a point among its nearest predecessors. Who throws a point there is found by its place: of a fleet of 10,000 about a
-    hundred are named, and nobody else is looked at.
+    a point among its nearest predecessors. Who throws points there is found by their places, and named where they are
+    enough to reach it: in a fleet of any size about as many as a directory has entries.
     """
     if not is_candidate(other):
         return set()
-    place, found = _place(other.node_id), set[str]()
+    found: set[str] = set()
     for policy in (*model.peer_policies, None):
         if policy is not None and not selects(policy.peers, other):
             continue
         for organization in _home(other):
-            ring = _ring(model, policy, organization)
-            if other.member.is_draining and len(ring.places) > _limit(policy):
-                continue  # whoever could know it knows enough others
-            reach = _CIRCLE if other.member.is_draining else _reach(ring, place, _limit(policy) + 2)
-            found.update(_behind(_throws_on(model, policy, organization), place, reach))
+            ring, thrown = _ring(model, policy, organization), _throws_on(model, policy, organization)
+            if len(ring.places) <= _limit(policy) + 2:
+                found.update(thrown.node_ids)
+            elif not other.member.is_draining:  # else whoever could know it knows enough others
+                found |= _fillers(ring, thrown, _place(other.node_id), _limit(policy))
     return found - {other.node_id}
 
 
-def _behind(points: Ring, place: int, reach: int) -> Iterator[str]:
-    """Whose points are at most so far before a place."""
-    first, last = place - reach, bisect_right(points.places, place)
-    if reach >= _CIRCLE:
-        yield from points.node_ids
-    elif first >= 0:
-        yield from points.node_ids[bisect_left(points.places, first) : last]
-    else:
-        yield from points.node_ids[:last]
-        yield from points.node_ids[bisect_left(points.places, first + _CIRCLE) :]
+def _fillers(ring: Ring, thrown: Ring, place: int, most: int) -> set[str]:
+    """Whose points can have reached the member at a place of a ring that has more of them than somebody may take.
+
+    Which members are taken does not depend on the order of the points, as with a table that is probed linearly: one is
+    taken where, of the last `n` members up to it, for some `n`, at least `n` points lie among them. Who chooses never
+    takes itself, as if one more point lay there.
+    """
+    at = bisect_left(ring.places, place)
+    members = [_distance(ring.places[at - back], place) for back in range(most + 3)]
+    steps: dict[str, list[int]] = {}
+    for point, node_id in _behind(thrown, place, members[-1]):
+        steps.setdefault(node_id, []).append(bisect_right(members, _distance(point, place)))
+    return {
+        node_id
+        for node_id, own in steps.items()
+        if 1 in own or _is_reached([*own, bisect_right(members, _distance(_place(node_id), place))])
+    }
+
+
+def _distance(point: int, place: int) -> int:
+    """How far it is from a point to a place behind it."""
+    return (place - point) % _CIRCLE
+
+
+def _is_reached(steps: list[int]) -> bool:
+    return any(count <= number for number, count in enumerate(sorted(steps), 1))
+
+
+def _behind(points: Ring, place: int, reach: int) -> Iterator[tuple[int, str]]:
+    """Points that are at most so far before a place, and whose."""
+    first, last = bisect_left(points.places, (place - reach) % _CIRCLE), bisect_right(points.places, place)
+    parts = [(first, last)] if reach <= place else [(0, last), (first, len(points.places))]
+    for start, end in parts:
+        yield from zip(points.places[start:end], points.node_ids[start:end], strict=True)
 
 
 def is_candidate(subject: Subject) -> bool:
     """A witness carries no traffic, and a member without roles nothing at all: they are nobody's peers."""
     return subject.member.kind != "witness" and bool(subject.roles)
-
-
-def _reach(ring: Ring, place: int, count: int) -> int:
-    """How far before a place the `count`-th member stands; the whole circle where there are not so many."""
-    if len(ring.places) <= count:
-        return _CIRCLE
-    return (place - ring.places[bisect_left(ring.places, place) - count]) % _CIRCLE
 
 
 def _visible_organizations(subject: Subject) -> tuple[str, ...]:
