@@ -12,6 +12,11 @@ from agent.enrolment.identity import IdentityFile
 from agent.enrolment.joining import Joining
 from agent.enrolment.start import OpenedStore
 from agent.local.local import Local
+from agent.peers.listener import PeerListener
+from agent.peers.peer_api import PeerApi
+from agent.peers.shelf import Shelf
+from agent.peers.standing import Standings
+from agent.relay.relaying import Relay
 from agent.report.heartbeat import Reporting
 from agent.sources.sources import Sources
 from agent.sources.way import Way
@@ -23,6 +28,8 @@ from agent.update.retry_schedule import PutOffs
 from agent.update.second_look import SecondLook
 from agent.update.trust import TrustChain
 from agent.update.update import Update
+from store.relay import RelayBounds, RelayStore
+from wire.tls_contexts import TlsIdentity
 
 CLOSE_S = 1.0
 
@@ -36,6 +43,8 @@ class Upstream:
     reporting: Reporting
     certificate_ends: CertificateEnds
     second_look: SecondLook
+    relay: Relay
+    peer_listener: PeerListener
 
     @property
     def tasks(self) -> tuple[Callable[[], Awaitable[None]], ...]:
@@ -47,6 +56,7 @@ class Upstream:
             self.prepare,
             self.look_again,
             self.report,
+            self.answer_peers,
             self.certificate_ends.run,
         )
 
@@ -76,6 +86,12 @@ class Upstream:
         await self.joining.joined.wait()
         await self.reporting.run()
 
+    async def answer_peers(self) -> None:
+        """Likewise."""
+        await self.relay.load()
+        await self.joining.joined.wait()
+        await self.peer_listener.run()
+
     async def bring_up(self) -> None:
         """Likewise. What waits in slots, or came as a file, needs no source."""
         await self.joining.joined.wait()
@@ -94,13 +110,28 @@ def build(
     paths = opened.store.paths
     identity = IdentityFile(paths.identity, paths.temporary, opened.root.disk, credential(NODE_KEY))
     sources = Sources(node, identity.identity, uniform)
+    relay = Relay(node, _relay_store(node, opened), sources.peers)
+    peer_api = PeerApi(node, sources.peers, Shelf(node, relay), Standings(node, relay))
+    peer_listener = PeerListener(node, identity, sources.peers, peer_api)
     admission = Admission(node)
-    update = Update(node, sources, admission, TrustChain(node, admission), local.validators, put_offs=PutOffs(uniform))
+    update = Update(
+        node,
+        sources,
+        admission,
+        TrustChain(node, admission, relay.take_bundle),
+        local.validators,
+        put_offs=PutOffs(uniform),
+    )
     ends = CertificateEnds(node, identity)
-    local.front.begin_to_ask(update, sources, ends.endings)
+    local.front.begin_to_ask(update, sources, relay, ends.endings)
     local.probation.ask_way_by(Way(node, sources).is_open)
+
+    async def follow_renewal(shown: TlsIdentity) -> None:
+        await sources.renew(shown)
+        await peer_listener.show()
+
     return Upstream(
-        Joining(node, update, identity, uniform, sources.renew, sources.addresses),
+        Joining(node, update, identity, uniform, follow_renewal, sources.addresses),
         sources,
         Refresh(node, sources, update, Showing(node)),
         update,
@@ -115,4 +146,13 @@ def build(
         ),
         ends,
         SecondLook(sources, update.trust, uniform),
+        relay,
+        peer_listener,
     )
+
+
+def _relay_store(node: RunningNode, opened: OpenedStore) -> RelayStore:
+    paths, peers = opened.store.paths, node.settings.peers
+    bounds = RelayBounds(peers.relay_bytes, peers.relay_files)
+    limits = node.settings.limits.documents()
+    return RelayStore(paths.relay, opened.root.disk, paths.temporary, bounds, limits)

@@ -13,6 +13,7 @@ ROOMS: dict[str, tuple[str, ...]] = {
     "snapshot": (),
     "wire": ("snapshot",),
     "wire.local": ("snapshot", "wire"),
+    "wire.peers": ("wire",),
     "wire.operators": ("snapshot", "wire"),
     "store.base": ("snapshot",),
     "store.fsck": ("snapshot", "store.base"),
@@ -42,6 +43,7 @@ ROOMS: dict[str, tuple[str, ...]] = {
         "agent.state",
     ),
     "agent.sources": ("snapshot", "wire", "wire.local", "store.base", "agent.config", "agent.state"),
+    "agent.relay": ("snapshot", "wire", "store.base", "store", "agent.state", "agent.sources"),
     "agent.update": (
         *("snapshot", "wire", "wire.local", "store.base", "store"),
         *("agent.base", "agent.files", "agent.state", "agent.services", "agent.sources"),
@@ -50,10 +52,14 @@ ROOMS: dict[str, tuple[str, ...]] = {
         *("snapshot", "wire", "store.base", "store"),
         *("agent.base", "agent.config", "agent.state", "agent.sources", "agent.update"),
     ),
+    "agent.peers": (
+        *("snapshot", "wire", "wire.peers", "store.base", "store"),
+        *("agent.state", "agent.sources", "agent.relay", "agent.enrolment"),
+    ),
     "agent.local": (
         *("snapshot", "wire", "wire.local", "store.base"),
         *("agent.base", "agent.config", "agent.access", "agent.files", "agent.state", "agent.services"),
-        *("agent.sources", "agent.update"),
+        *("agent.sources", "agent.relay", "agent.update"),
     ),
     "agent.development": (
         *("snapshot", "wire", "wire.local", "store.base", "store"),
@@ -61,9 +67,9 @@ ROOMS: dict[str, tuple[str, ...]] = {
     ),
     "agent.report": ("snapshot", "wire", "store.base", "agent.base", "agent.state", "agent.services", "agent.sources"),
     "agent": (
-        *("snapshot", "wire", "wire.local", "store.base"),
-        *("agent.base", "agent.config", "agent.access", "agent.state", "agent.sources", "agent.update"),
-        *("agent.enrolment", "agent.local", "agent.report"),
+        *("snapshot", "wire", "wire.local", "store.base", "store"),
+        *("agent.base", "agent.config", "agent.access", "agent.state", "agent.sources", "agent.relay", "agent.update"),
+        *("agent.enrolment", "agent.peers", "agent.local", "agent.report"),
     ),
     "coordinator.base": ("snapshot", "wire", "wire.operators"),
     "coordinator.declared": ("snapshot", "wire", "wire.operators", "coordinator.base"),

@@ -10,6 +10,9 @@ from enum import StrEnum
 
 import trio
 
+from wire.backoff import BackOff
+from wire.logs import log
+
 RESOLVE_S = 10.0
 
 
@@ -64,6 +67,31 @@ def hosts_of(host: str) -> frozenset[str] | None:
     if not is_loopback:
         return None
     return frozenset({"localhost", "127.0.0.1", "[::1]", f"[{host}]" if ":" in host else host})
+
+
+async def patient_listener(
+    listen: str, back_off: BackOff, floor_s: float, *, setting: str, what: str
+) -> trio.SocketListener:
+    """At `listen` (host:port), as soon as it can be had: a port that is taken costs `what` is served there and nothing
+    else (rules A14). It is said once for each cause.
+    """
+    host, said = host_of(listen), ""
+    while True:
+        try:
+            made = await tcp_listener(host, int(listen.rpartition(":")[2]), setting=setting)
+        except ListenError as error:
+            if str(error) != said:
+                said = str(error)
+                log.error(f"no {what}", remedy=said)  # noqa: TRY400 - no trace needed
+            await trio.sleep(back_off.note_failure(floor_s))
+        else:
+            if said:
+                log.info(f"{what} are served", listen=listen)
+            return made
+
+
+def host_of(listen: str) -> str:
+    return listen.rpartition(":")[0].strip("[]")
 
 
 async def tcp_listener(host: str, port: int, *, setting: str, backlog: int | None = None) -> trio.SocketListener:

@@ -148,8 +148,9 @@ class BootstrapPeer:
 
 @dataclass(frozen=True, kw_only=True)
 class PeersTable:
-    """Other nodes as sources (rules L21): those of the signed `peer_directory`, and those named here, which are asked
-    last and need no directory. Of each kind at most so many are asked for one document.
+    """Other nodes: what they are asked and what they are answered (rules L21, K5, J45). As sources: those of the signed
+    `peer_directory`, and those named here, which are asked last and need no directory; of each kind at most so many are
+    asked for one document.
     """
 
     active: int = setting(number(3, 5), 4, "How many peers are asked first: near ones before far ones.")
@@ -163,6 +164,19 @@ class PeersTable:
     bootstrap: tuple[BootstrapPeer, ...] = setting(
         array(inline_table(BootstrapPeer)), (), "Peers that are known without a directory; at most 16."
     )
+    listen: str | None = setting(
+        of_form(forms.HOST_PORT, "host:port"),
+        None,
+        "Where other nodes may ask this one, over TLS with pinned certificates: those that its map names, and nobody "
+        "else. Needs `node.direct_url`. Left out: no other node is answered.",
+    )
+    relay_bytes: int = setting(
+        number(0, 64 * GIB),
+        256 * MIB,
+        "The most that this node keeps for its neighbours: their heads, and documents that are not its own. "
+        "0: nothing.",
+    )
+    relay_files: int = setting(number(1, 1_000_000), 4_096, "As many heads and documents at most.")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -497,6 +511,8 @@ def _at_odds(settings: AgentSettings) -> list[str]:
         problems.append("[manual] needs trust.bundle_file: without a coordinator the first trust bundle is a file")
     problems += [problem for entry in settings.manual or () for problem in _entry_at_odds(entry)]
     problems += _peers_at_odds(settings)
+    if settings.peers.listen is not None and settings.node.direct_url is None:
+        problems.append("peers.listen needs node.direct_url: that is where other nodes are told to reach this one")
     if settings.limits.section_bytes > settings.limits.content_bytes:
         problems.append("limits.section_bytes must not exceed limits.content_bytes")
     if settings.trust.root_threshold > max(1, len(settings.trust.root_key_ids)):

@@ -17,6 +17,7 @@ from agent.state.root_pinning import OtherRootsError, peek_envelope, roots_repor
 from agent.update.download import NotListedError
 from snapshot.degraded import GateAnswer, GateFacts, Question
 from snapshot.ending import Thing
+from snapshot.envelope import SHARED, Envelope
 from snapshot.identifiers import format_time
 from snapshot.manifest import ScopeVersion
 from snapshot.reasons import Reason, Rejected
@@ -30,6 +31,7 @@ from wire.request import HttpError
 from wire.version import VERSION
 
 if TYPE_CHECKING:  # they cost what the first answer need not wait for
+    from agent.relay.relaying import Relay
     from agent.sources.sources import Sources
     from agent.update.update import Update
 
@@ -46,11 +48,14 @@ class Front:
     running: Running
     _update: "Update | None" = field(default=None, init=False)
     _sources: "Sources | None" = field(default=None, init=False)
+    _relay: "Relay | None" = field(default=None, init=False)
     _ends: Callable[[], Sequence[Thing]] | None = field(default=None, init=False)
 
-    def begin_to_ask(self, update: "Update", sources: "Sources", ends: Callable[[], Sequence[Thing]]) -> None:
+    def begin_to_ask(
+        self, update: "Update", sources: "Sources", relay: "Relay", ends: Callable[[], Sequence[Thing]]
+    ) -> None:
         """What speaks to others is loaded after the first answer; from here on it is asked about, and given files."""
-        self._update, self._sources, self._ends = update, sources, ends
+        self._update, self._sources, self._relay, self._ends = update, sources, relay, ends
 
     def changes(self) -> int:
         return self.node.changed.value
@@ -163,6 +168,10 @@ class Front:
             raise Rejected(0, Reason.BAD_CONTAINER, expected="a document", found="something else")
         data = Chunks(first, chunks)
         try:
+            if self._relay is not None and not self._is_ours(said) and self._relay.may_keep(said):
+                is_new = await self._relay.take(data, said)
+                outcome = "kept_for_neighbour" if is_new else "already_applied"
+                return TakenDocument(outcome, said.scope, *said.version)
             if is_coming(said, self.node.holdings):
                 return await self._update.preparation.take(data, said, "import")
             return await self._update.importing.take(data, said.kind, "import", said.scope)
@@ -172,6 +181,12 @@ class Front:
             raise HttpError(422, error.reason, error.detail, step=error.step) from error
         except StoreError as error:
             raise HttpError(503, str(error.fault), f"{error.detail}; {error.remedy}", retry_after=30) from error
+
+    def _is_ours(self, said: Envelope) -> bool:
+        """Or may become so: what is shared is ours where this node may take it now."""
+        if said.subject_node_id == SHARED and self._update is not None:
+            return is_coming(said, self.node.holdings) or self._update.importing.may_be_taken(said)
+        return said.subject_node_id == self.node.settings.node.node_id
 
 
 async def _opening(chunks: AsyncIterator[bytes]) -> bytes:

@@ -6,13 +6,10 @@ A port that is taken costs the probes and nothing else (rules A14): it is said, 
 import random
 from dataclasses import dataclass, field
 
-import trio
-
 from agent.local.local_api import LocalApi
 from wire.backoff import BackOff
 from wire.limits import LOCAL
-from wire.listening import ListenError, hosts_of, tcp_listener
-from wire.logs import log
+from wire.listening import host_of, hosts_of, patient_listener
 from wire.routes import Routes
 from wire.server import Server
 
@@ -34,27 +31,6 @@ class ProbeListener:
             return
         from wire.tls import PlainTransport  # noqa: PLC0415 - it loads X.509, which the first answer does not wait for
 
-        listener = await self._listener(self.listen)
-        routes, hosts = Routes(*self.api.probe_routes()), hosts_of(_host(self.listen))
+        listener = await patient_listener(self.listen, self.back_off, FLOOR_S, setting=SETTING, what="probes")
+        routes, hosts = Routes(*self.api.probe_routes()), hosts_of(host_of(self.listen))
         await Server("probes", routes, PlainTransport(), LOCAL, hosts=hosts).serve(listener)
-
-    async def _listener(self, listen: str) -> trio.SocketListener:
-        """Said once for each cause."""
-        port = listen.rpartition(":")[2]
-        said = ""
-        while True:
-            try:
-                made = await tcp_listener(_host(listen), int(port), setting=SETTING)
-            except ListenError as error:
-                if str(error) != said:
-                    said = str(error)
-                    log.error("no probes", remedy=said)  # noqa: TRY400 - no trace needed
-                await trio.sleep(self.back_off.note_failure(FLOOR_S))
-            else:
-                if said:
-                    log.info("probes are served", listen=listen)
-                return made
-
-
-def _host(listen: str) -> str:
-    return listen.rpartition(":")[0].strip("[]")

@@ -27,19 +27,41 @@ Rejected:
 import hashlib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from enum import StrEnum
 
 from wire.endpoint import Endpoint
 
 
+class Flow(StrEnum):
+    """Who fetches from whom, as the node has it whose entry it is (rules K6)."""
+
+    PULL = "pull"  # we from them
+    ALLOW_PULL = "allow-pull"  # they from us
+    MUTUAL_PULL = "mutual-pull"
+
+    @property
+    def we_fetch(self) -> bool:
+        return self is not Flow.ALLOW_PULL
+
+    @property
+    def they_fetch(self) -> bool:
+        return self is not Flow.PULL
+
+
 @dataclass(frozen=True, order=True)
 class Peer:
-    """`pins`: its certificates, DER; two while it renews one. `is_bootstrap`: agent.toml names it, and no directory."""
+    """`pins`: its certificates, DER; two while it renews one. `is_bootstrap`: agent.toml names it, and no directory.
+    `endpoint`: None where it is not reached from here. `automatic_refresh`: a full resync from it may start unattended
+    (rules K7).
+    """
 
     node_id: str
-    endpoint: Endpoint = field(compare=False)
+    endpoint: Endpoint | None = field(compare=False)
     pins: frozenset[bytes] = field(compare=False)
     site_id: str = field(default="", compare=False)
     is_bootstrap: bool = field(default=False, compare=False)
+    flow: Flow = field(default=Flow.MUTUAL_PULL, compare=False)
+    automatic_refresh: bool = field(default=True, compare=False)
 
 
 @dataclass(frozen=True)

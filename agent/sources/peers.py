@@ -1,9 +1,10 @@
-"""Other nodes as sources: the accepted `peer_directory` names their addresses and pins (threats D-49), and agent.toml
-its bootstrap peers. In which order they are asked peer_sets.py decides.
+"""Other nodes: the accepted `peer_directory` names their addresses and pins, and who fetches from whom, and agent.toml
+its bootstrap peers (threats D-49; rules K5..K7). In which order they are asked peer_sets.py decides.
 
-A peer without a pin is not connected to, nor is what is malformed or revoked; the policy says whether peers are
-reconnected to without a fresh head (rules S55c). Of a peer that both name, the directory's entry holds: it is signed,
-and younger than a file that somebody wrote once.
+A peer without a pin is not connected to and not let in, nor is what is malformed or revoked; the policy says whether
+peers are reconnected to without a fresh head (rules S55c). Of a peer that both name, the directory's entry holds: it is
+signed, and younger than a file that somebody wrote once. An entry that does not say who fetches is as directories of
+before have it: both do.
 """
 
 import base64
@@ -13,7 +14,7 @@ from dataclasses import dataclass, field
 
 from agent.config.configuration import BootstrapPeer
 from agent.sources.peer_cache import PeerCache
-from agent.sources.peer_sets import Peer, PeerSets, PeerSetSizes, is_near, sort_peers
+from agent.sources.peer_sets import Flow, Peer, PeerSets, PeerSetSizes, is_near, sort_peers
 from agent.state.held_state import BOOTSTRAP
 from agent.state.node import RunningNode
 from snapshot import canonical, degraded
@@ -43,13 +44,23 @@ class Peers:
     def usable(self) -> list[Peer]:
         """That may be asked now, by name."""
         facts, now = self.node.gate_facts(), self.node.now()
-        return [peer for peer in self.known_peers() if degraded.may(_question_about(peer), facts, now).allowed]
+        return [
+            peer
+            for peer in self.known_peers()
+            if peer.endpoint is not None
+            and peer.flow.we_fetch
+            and degraded.may(_question_about(peer), facts, now).allowed
+        ]
 
     def sets(self) -> PeerSets:
         """Of these, in which order they are asked."""
         settings = self.node.settings
         sizes = PeerSetSizes(settings.peers.active, settings.peers.warm, settings.peers.cold)
         return sort_peers(self.usable(), self.cache.records, sizes, settings.node.node_id, self.own_site())
+
+    def served_peers(self) -> list[Peer]:
+        """That may fetch from us."""
+        return [peer for peer in self.trusted_peers() if peer.flow.they_fetch]
 
     def trusted_peers(self) -> list[Peer]:
         """Whose connections may go on: known, and not revoked."""
@@ -100,7 +111,7 @@ def _question_about(peer: Peer) -> Question:
 
 def _bootstrap_peer(named: BootstrapPeer) -> Peer:
     endpoint = Endpoint.parse(named.url, configured=True)
-    return Peer(named.node_id, endpoint, frozenset({named.certificate}), is_bootstrap=True)
+    return Peer(named.node_id, endpoint, frozenset({named.certificate}), is_bootstrap=True, flow=Flow.PULL)
 
 
 def _peers_in(document: StoredDocument) -> Iterator[Peer]:
@@ -118,10 +129,14 @@ def _peer(node_id: str, entry: object) -> Peer | None:
         return None
     try:
         pins = frozenset(base64.b64decode(str(certificate), validate=True) for certificate in entry["certificates"])
-        endpoint = Endpoint.parse(str(entry.get("url")))
+        flow = Flow(entry.get("type", Flow.MUTUAL_PULL))
+        endpoint = Endpoint.parse(str(entry.get("url"))) if entry.get("url") is not None or flow.we_fetch else None
     except (BadEndpointError, binascii.Error, ValueError):
         return None
-    return Peer(node_id, endpoint, pins, _site_in(entry)) if pins else None
+    site, automatic = _site_in(entry), entry.get("automatic_refresh", True)
+    if not pins or not isinstance(automatic, bool):
+        return None
+    return Peer(node_id, endpoint, pins, site, False, flow, automatic)
 
 
 def _site_in(entry: object) -> str:

@@ -90,7 +90,7 @@ class Sources:
     _known: dict[Known, Source] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        self._peers = Peers(self.node)
+        self.peers = Peers(self.node)
         self._coordinators = Coordinators(self.node, tuple(configured_endpoints(self.node.settings)))
         self._believed = authorities.believed_authorities(self.node)
         self.addresses = KeptAddresses(self.node.remembered.addresses, self.node.now)
@@ -168,7 +168,7 @@ class Sources:
         """What is to outlive this process: by which addresses sources were reached, and which peers have worked."""
         for rows, name, row in (
             (self.addresses, Name.ROUTES, ADDRESSES_ROW),
-            (self._peers.cache, Name.PEERS, PEERS_ROW),
+            (self.peers.cache, Name.PEERS, PEERS_ROW),
         ):
             if rows.is_changed:
                 try:
@@ -209,7 +209,7 @@ class Sources:
         """Who is pinned no more is nobody: no connection to it is kept, nor a transfer over it (threats D-49); nor is a
         mirror whose own certificate or CA is no longer believed of it. Called once that may be so.
         """
-        trusted = {(peer.endpoint, peer.pins) for peer in self._peers.trusted_peers()}
+        trusted = {(peer.endpoint, peer.pins) for peer in self.peers.trusted_peers()}
         listed = {(mirror.url, mirror.tls) for mirror in self._asked_mirrors()}
 
         def is_gone(kind: Kind, endpoint: Endpoint, shown: Shown) -> bool:
@@ -314,11 +314,13 @@ class Sources:
         return self._mirrors[1]
 
     def _peer_sources(self) -> Iterator[Source]:
-        sets = self._peers.sets()
+        sets = self.peers.sets()
         ordered = ((PeerSet.ACTIVE, sets.active), (PeerSet.WARM, sets.warm), (PeerSet.COLD, sets.cold))
         for peer_set, peer in ((peer_set, peer) for peer_set, peers in ordered for peer in peers):
+            if peer.endpoint is None:
+                continue
             source = self._source(Kind.PEER, peer.endpoint, peer.pins)
-            source.peer = PeerPlace(peer.node_id, peer_set, self._peers.is_near(peer), peer.is_bootstrap)
+            source.peer = PeerPlace(peer.node_id, peer_set, self.peers.is_near(peer), peer.is_bootstrap)
             source.note_outcome = partial(self._note_peer, peer.node_id)
             yield source
 
@@ -331,9 +333,9 @@ class Sources:
 
     def _note_peer(self, node_id: str, worked: bool) -> None:
         if worked:
-            self._peers.cache.note_worked(node_id)
+            self.peers.cache.note_worked(node_id)
         else:
-            self._peers.cache.note_failed(node_id)
+            self.peers.cache.note_failed(node_id)
 
     def _source(self, kind: Kind, endpoint: Endpoint, shown: Shown = NO_PINS) -> Source:
         found = self._known.get((kind, endpoint, shown))

@@ -44,7 +44,7 @@ class Importing:
         """
         lock = self._lock_for(kind, scope)
         async with (self.pacing if lock is self.lock else self.repair_pacing).turn() as turn, lock:
-            is_wanted = self._may_be_taken if kind in (SNAPSHOT, INCREMENT) else None
+            is_wanted = self.may_be_taken if kind in (SNAPSHOT, INCREMENT) else None
             found = await self._take(chunks, AskedDocument(kind, source, is_wanted=is_wanted))
             turn.succeeded = found.outcome != VALIDATOR_REFUSED
             return found
@@ -63,7 +63,7 @@ class Importing:
             outcome = "already_applied" if isinstance(verdict, AlreadyApplied) else "pending"
         return TakenDocument(outcome, envelope.scope, *envelope.version)
 
-    def _may_be_taken(self, envelope: Envelope) -> bool:
+    def may_be_taken(self, envelope: Envelope) -> bool:
         """With a fresh head only what it lists; without one newer documents of held scopes (rules S3, S86), and never
         what is listed as coming alone.
         """

@@ -20,7 +20,7 @@ Rejected:
   the roots (docs/adr/0010).
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 
 import trio
@@ -29,7 +29,7 @@ from agent.sources.source import MISSING, DocumentPlace, Kind, Source, bundle_fi
 from agent.state.node import RunningNode
 from agent.update.admission import Admission, AskedDocument
 from snapshot.bundle import SCOPE as TRUST_BUNDLE
-from snapshot.container import ChunkParts
+from snapshot.container import ChunkParts, encode
 from snapshot.envelope import SNAPSHOT
 from snapshot.reasons import Rejected
 from snapshot.verifier_state import VerifierState
@@ -49,6 +49,7 @@ class TrustChain:
 
     node: RunningNode
     admission: Admission
+    kept: Callable[[int, bytes], None] = lambda version, container: None  # on the writing thread
     walking: trio.Lock = field(default_factory=trio.Lock)
 
     async def refresh(self, source: Source, *, urgent: bool = False) -> bool:
@@ -110,6 +111,8 @@ class TrustChain:
             slot.keep("", data)
         slot.complete(verified)
         store.activate(verified, now=moment.now, boot=moment.boot)
+        container = encode(verified.envelope_bytes, verified.signatures, verified.manifest_bytes, sections)
+        self.kept(verified.envelope.config_version, b"".join(container))
 
     async def _fetch(self, source: Source) -> Sequence[bytes]:
         held = self.node.holdings.bundle

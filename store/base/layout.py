@@ -52,6 +52,11 @@ class ClusterPaths:
         return self.home / "quarantine"
 
     @property
+    def relay(self) -> Path:
+        """What is kept for neighbours (store/relay.py)."""
+        return self.home / "relay"
+
+    @property
     def temporary(self) -> Path:
         return self.home / "tmp"
 

@@ -120,11 +120,17 @@ class RejectionList(AnswerMessage):
     rejections: tuple[RejectionDetail, ...]
 
 
+TAKEN = (
+    *("activated", "kept", "pending", "candidate", "already_applied", "validator_refused"),
+    "kept_for_neighbour",  # it is another node's, which may fetch it from here
+)
+
+
 @message
 class TakenDocument(AnswerMessage):
     """What became of a document that was handed in."""
 
-    outcome: str = member(one_of("activated", "kept", "pending", "candidate", "already_applied", "validator_refused"))
+    outcome: str = member(one_of(*TAKEN))
     scope: str
     authority_epoch: int = member(_VERSION)
     config_version: int = member(_VERSION)

@@ -1,0 +1,1 @@
+"""What this node answers other nodes, over mutual TLS."""

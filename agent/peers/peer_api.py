@@ -1,0 +1,230 @@
+"""What peers may ask, and nothing else (protocol.md 6; rules J45, K5). Who asks is the pinned certificate of the
+connection; whether he is given it is decided in entitlement.py, and what he is not given does not exist.
+
+Nothing here changes what this node holds: there is no admission, no role, no trust, no vote and no configuration to be
+pushed. What a peer is told of a refusal is its code alone (rules X20).
+"""
+
+from collections.abc import AsyncIterator, Iterator
+from dataclasses import replace
+
+import trio
+
+from agent.peers.entitlement import (
+    ForEveryMember,
+    MapMember,
+    Wanted,
+    WantedDocument,
+    WantedHead,
+    WantedSection,
+    may_have,
+    near_neighbours,
+)
+from agent.peers.shelf import HeldContainer, Shelf, document_facts
+from agent.peers.standing import Standings
+from agent.sources.peers import Peers
+from agent.state.node import RunningNode
+from snapshot.container import MEDIA_TYPE
+from snapshot.identifiers import MAX_INTEGER
+from snapshot.reasons import Rejected
+from store.base.errors import StoreError, StoreFault
+from wire.limits import Tally
+from wire.messages import BadMessageError, TrustList
+from wire.peer import TlsPeer
+from wire.peers.peer_messages import INVENTORY_HEADS, HeldPair, PeerInventory, PeerStanding
+from wire.request import HttpError, Request, Response
+from wire.routes import Handler, HttpRoute, Routes
+from wire.shedding import Concern, Rate
+
+DOCUMENT = ("content-type", MEDIA_TYPE)
+BYTES = ("content-type", "application/octet-stream")
+# Of one peer. An honest one asks for an inventory twice a minute, and for a few hundred sections when much has changed.
+REQUESTS_PER_MINUTE = 3_000
+STANDINGS_PER_MINUTE = 20
+DOCUMENTS_AT_ONCE = 8
+DOCUMENTS_IN_LINE = 64
+DOCUMENTS_EACH = 2
+TRUST_BYTES = 11 << 20  # as base64 they are within one answer
+AGAIN_S = 30
+
+
+class PeerApi:
+    """The handlers. `peers`: who may ask."""
+
+    def __init__(self, node: RunningNode, peers: Peers, shelf: Shelf, standings: Standings) -> None:
+        self._node = node
+        self._peers = peers
+        self._shelf = shelf
+        self._standings = standings
+        self._rate = Rate(REQUESTS_PER_MINUTE, 60.0)
+        self._shown = Rate(STANDINGS_PER_MINUTE, 60.0)
+
+    def routes(self) -> Routes:
+        each = Tally(DOCUMENTS_EACH, 1 << 20)
+
+        def document(template: str, handler: Handler) -> HttpRoute:
+            return HttpRoute(
+                "GET",
+                template,
+                handler,
+                concern=Concern.DOCUMENT,
+                most=DOCUMENTS_AT_ONCE,
+                line=DOCUMENTS_IN_LINE,
+                each=each,
+            )
+
+        return self._guard_all(
+            HttpRoute("GET", "/v1/inventory", self.inventory, concern=Concern.HEAD),
+            HttpRoute("GET", "/v1/heads/{node}", self.head, concern=Concern.HEAD),
+            HttpRoute(
+                "POST",
+                "/v1/standing",
+                self.standing,
+                body_bytes=PeerStanding.MOST_BYTES,
+                concern=Concern.HEARTBEAT,
+                most=2,
+            ),
+            HttpRoute("GET", "/v1/trust", self.trust, concern=Concern.DOCUMENT, most=2, line=DOCUMENTS_IN_LINE),
+            document("/v1/documents/{snapshot_id}", self.document),
+            document("/v1/manifests/{snapshot_id}", self.manifest),
+            document("/v1/sections/{sha256}", self.section),
+        )
+
+    # ---- the messages
+
+    async def inventory(self, request: Request) -> Response:
+        asker, neighbours = await self._members(request)
+        self._refuse(asker, ForEveryMember(), neighbours)
+        found = await self._node.threads.read(self._inventory, asker, neighbours)
+        return Response.json(found.to_value())
+
+    async def head(self, request: Request) -> Response:
+        """204 where it is none that is higher than the one the asker holds."""
+        asker, neighbours = await self._members(request)
+        held = (
+            request.query_integer("epoch", 0, 0, MAX_INTEGER),
+            request.query_integer("generation", 0, 0, MAX_INTEGER),
+        )
+        digest = request.parameters["node"]
+        self._refuse(asker, WantedHead(digest), neighbours)
+        found = await self._node.threads.read(self._shelf.head, digest)
+        if found is None or found[0] <= held:
+            return Response(204)
+        return Response(200, [DOCUMENT], found[1])
+
+    async def standing(self, request: Request) -> Response:
+        """Rejected by the twelve steps: the verdict's reason is its code."""
+        peer = self._peer(request)
+        _check_rate(self._shown, peer.node_id)
+        said = PeerStanding.parse(await request.body())
+        try:
+            shown = await self._node.threads.verify(self._standings.judge, peer.node_id, said)
+        except Rejected as refused:
+            self._node.counters.add("peer_standings_refused")
+            raise HttpError(422, str(refused.reason), "refused", step=refused.step) from refused
+        self._standings.keep(peer.node_id, shown)
+        return Response(204)
+
+    async def trust(self, request: Request) -> Response:
+        asker, neighbours = await self._members(request)
+        self._refuse(asker, ForEveryMember(), neighbours)
+        after = request.query_integer("from", 0, 0, MAX_INTEGER)
+        found = await self._node.threads.read(self._shelf.bundles_after, after, TRUST_BYTES)
+        return Response.json(TrustList(tuple(found)).to_value())
+
+    async def document(self, request: Request) -> Response:
+        found = await self._document(request)
+        return Response(200, [DOCUMENT], self._stream(self._shelf.pieces(found)))
+
+    async def manifest(self, request: Request) -> Response:
+        """So that who has most of the sections already asks for the others alone."""
+        found = await self._document(request)
+        return Response(200, [DOCUMENT], await self._node.threads.read(self._shelf.manifest, found))
+
+    async def section(self, request: Request) -> Response:
+        asker, neighbours = await self._members(request)
+        sha256 = request.parameters["sha256"]
+        found = await self._node.threads.read(self._shelf.documents_with, sha256)
+        self._refuse(asker, WantedSection(tuple(found)), neighbours)
+        place = next(iter(found.values()))
+        self._node.counters.add("peer_sections_served")
+        return Response(200, [BYTES], self._stream(self._shelf.section_pieces(sha256, place)))
+
+    # ---- inside
+
+    async def _document(self, request: Request) -> HeldContainer:
+        asker, neighbours = await self._members(request)
+        found = self._shelf.find(request.parameters["snapshot_id"])
+        if found is None:
+            raise _nothing()
+        self._refuse(asker, document_facts(found.envelope), neighbours)
+        self._node.counters.add("peer_documents_served")
+        return found
+
+    def _inventory(self, asker: MapMember, neighbours: list[MapMember]) -> PeerInventory:
+        """Of heads that the asker may have; it asks for none of which it has a higher one."""
+        heads: dict[str, HeldPair] = {}
+        for member in [asker, *near_neighbours(asker, neighbours)][:INVENTORY_HEADS]:
+            kept = self._shelf.head(member.digest)
+            if kept is not None and may_have(asker, WantedHead(member.digest), neighbours):
+                heads[member.digest] = HeldPair(*kept[0])
+        bundle = self._node.holdings.bundle
+        return PeerInventory(self._node.settings.node.cluster_id, bundle.version if bundle else 0, heads)
+
+    async def _members(self, request: Request) -> tuple[MapMember, list[MapMember]]:
+        """Who asks, and all of the map, as they are now."""
+        peer = self._peer(request)
+        peers = self._peers.served_peers()
+        neighbours = await self._node.threads.read(self._standings.members, peers)
+        asker = next((member for member in neighbours if member.node_id == peer.node_id), None)
+        if asker is None:  # it was taken out of the map a moment ago: its connection ends, too
+            raise _nothing()
+        return asker, neighbours
+
+    @staticmethod
+    def _peer(request: Request) -> TlsPeer:
+        if not isinstance(request.peer, TlsPeer):
+            raise _nothing()
+        return request.peer
+
+    def _refuse(self, asker: MapMember, wanted: Wanted, neighbours: list[MapMember]) -> None:
+        if not may_have(asker, wanted, neighbours):
+            if isinstance(wanted, WantedDocument | WantedSection):
+                self._node.counters.add("peer_requests_not_entitled")
+            raise _nothing()
+
+    async def _stream(self, pieces: Iterator[bytes]) -> AsyncIterator[bytes]:
+        while (piece := await self._node.threads.read(next, pieces, None)) is not None:
+            if piece:
+                yield piece
+
+    def _guard_all(self, *routes: HttpRoute) -> Routes:
+        return Routes(*(replace(route, handler=self._guard(route.handler)) for route in routes))
+
+    def _guard(self, handler: Handler) -> Handler:
+        async def answer(request: Request) -> Response:
+            _check_rate(self._rate, self._peer(request).node_id)
+            self._node.counters.add("peer_requests")
+            try:
+                return await handler(request)
+            except BadMessageError as error:
+                raise HttpError(400, "bad_request", "refused") from error
+            except Rejected as damage:  # of what is kept here: whoever asks is to ask somebody else
+                raise _nothing() from damage
+            except StoreError as error:
+                if error.fault in (StoreFault.NOT_FOUND, StoreFault.STORE_CORRUPT):
+                    raise _nothing() from error
+                raise HttpError(503, str(error.fault), "refused", retry_after=AGAIN_S) from error
+
+        return answer
+
+
+def _nothing() -> HttpError:
+    """For what is not here and for what the asker may not have alike."""
+    return HttpError(404, "not_found", "there is nothing at this path")
+
+
+def _check_rate(rate: Rate, key: str) -> None:
+    seconds = rate.wait_s(key, trio.current_time())
+    if seconds is not None:
+        raise HttpError(429, "too_many_requests", "refused", retry_after=seconds)

@@ -1,0 +1,1 @@
+"""What a node keeps for its neighbours, and how it judges that."""

@@ -1,0 +1,188 @@
+"""Documents of others that this node keeps for its neighbours: a stick handed to one node reaches them (rules K5, X28).
+
+    may_keep      whether a container may lie here, by what it says of itself
+    take          it is judged, and kept
+    take_bundle   a trust bundle that was followed here
+
+A container is judged as its addressee would judge it, by the twelve steps, but for what only he knows: which versions
+he holds, and which roles he has now. So what lies here is signed, whole, of this cluster and in its time; what is made
+of it by somebody else can be refused, and cannot be put here. It stays opaque: it is in no scope of this node.
+
+What is kept: heads and documents of nodes that this node's map names, and shared documents, of organizations that this
+node serves alone. What is another one's, or revoked, or beyond the bounds of `[peers]`, is not kept.
+
+For who fetches for neighbours (`[peers] relay`): `wanted_heads` says whose heads may be kept, `missing` which documents
+a head lists that do not lie here, `take` takes what came.
+"""
+
+import os
+from collections.abc import AsyncIterable, Iterator
+from dataclasses import dataclass, field, replace
+from io import FileIO
+from pathlib import Path
+
+import trio
+
+from agent.sources.peers import Peers
+from agent.state.node import RunningNode
+from snapshot.bundle import SCOPE as TRUST_BUNDLE
+from snapshot.container import ChunkParts
+from snapshot.envelope import SHARED, SNAPSHOT, Envelope
+from snapshot.identifiers import HEAD
+from snapshot.manifest import Head, ScopeVersion, parse_head
+from snapshot.reasons import Reason, Rejected
+from snapshot.verifier_state import VerifierState
+from snapshot.verify import verify
+from store.base.disk import refusal
+from store.base.errors import StoreError, StoreFault
+from store.relay import PIECE_BYTES, RelayedContainer, RelayStore, digest_of
+from wire.logs import log
+
+NO_ROOM = "it is more than [peers] relay_bytes lets this node keep for its neighbours"
+
+
+@dataclass
+class Relay:
+    node: RunningNode
+    store: RelayStore
+    peers: Peers
+    _taking: trio.Lock = field(default_factory=trio.Lock)
+    _heads: dict[str, tuple[tuple[int, int], Head]] = field(default_factory=dict)  # parsed once for each version
+
+    async def load(self) -> None:
+        """What was kept before. StoreError."""
+        await self.node.threads.write(self.store.load)
+
+    def may_keep(self, said: Envelope) -> bool:
+        """Of a neighbour, or shared; of organizations that this node serves; no trust bundle, which has its own way.
+        What is listed for this node itself is asked for before, by whoever calls.
+        """
+        if said.kind not in (HEAD, SNAPSHOT) or said.scope == TRUST_BUNDLE or not self.store.bounds.most_bytes:
+            return False
+        if said.subject_node_id != SHARED and digest_of(said.subject_node_id) not in self.wanted_heads():
+            return False
+        return set(said.organization_ids) <= self.node.holdings.holder.organization_ids
+
+    def wanted_heads(self) -> dict[str, str]:
+        """Whose heads may be kept: node ids by their digests."""
+        return {digest_of(peer.node_id): peer.node_id for peer in self.peers.trusted_peers()}
+
+    async def take(self, chunks: AsyncIterable[bytes], said: Envelope) -> bool:
+        """Whether it was new. `said`: what it says of itself, unverified. Rejected, StoreError."""
+        async with self._taking:
+            file = self.store.temporary / "relayed.new"
+            try:
+                await self._write(file, chunks)
+                envelope = await self.node.threads.verify(self._judge, file, said)
+                return await self.node.threads.write(self._keep, envelope, file)
+            finally:
+                with trio.CancelScope(shield=True):
+                    await self.node.threads.write(_remove, file)
+
+    def take_bundle(self, version: int, container: bytes) -> None:
+        """Of one that is active now. On the writing thread; a full disk keeps nobody from following."""
+        try:
+            self.store.put_bundle(version, container)
+        except (OSError, StoreError) as error:
+            log.warning("trust bundle not kept for others", version=version, error=str(error))
+
+    def head_for(self, node_id: str) -> Head | None:
+        """What the kept head of a node lists, while it is in its time. On a reading thread: the first look reads it."""
+        kept = self.store.head_of(digest_of(node_id))
+        if kept is None or kept.envelope.expires_at <= self.node.now():
+            return None
+        known = self._heads.get(node_id)
+        if known is None or known[0] != kept.envelope.version:
+            known = kept.envelope.version, _listing_of(self.store, kept)
+            self._heads[node_id] = known
+        return known[1]
+
+    def missing(self, head: Head) -> list[ScopeVersion]:
+        """What a head lists and neither lies here for others nor is active here."""
+        active = {document.envelope.snapshot_id for document in self.node.holdings.kept.active.values()}
+        listed = [entry for scope, entry in head.scopes.items() if scope != TRUST_BUNDLE]
+        return [
+            entry
+            for entry in listed
+            if entry.snapshot_id not in active and self.store.document(entry.snapshot_id) is None
+        ]
+
+    # ---- inside
+
+    async def _write(self, file: Path, chunks: AsyncIterable[bytes]) -> None:
+        left, together = self.store.bounds.most_bytes, bytearray()
+        opened = await self.node.threads.write(_create, file)
+        try:
+            async for chunk in chunks:
+                together += chunk
+                left -= len(chunk)
+                if left < 0:
+                    raise StoreError(StoreFault.TOO_LARGE, NO_ROOM)
+                if len(together) >= PIECE_BYTES:
+                    await self.node.threads.write(_write_all, opened, bytes(together))
+                    together.clear()
+            await self.node.threads.write(_write_all, opened, bytes(together))
+            await self.node.threads.write(os.fsync, opened.fileno())
+        finally:
+            with trio.CancelScope(shield=True):
+                await self.node.threads.write(opened.close)
+
+    def _judge(self, file: Path, said: Envelope) -> Envelope:
+        """It was chosen by its first bytes; these are what is judged."""
+        holder = as_addressee(self.node.holder(), said)
+        verdict = verify(ChunkParts(_pieces(file), holder.limits), holder, kind=said.kind, now=self.node.now())
+        if verdict.envelope != said or not self.may_keep(said):
+            raise Rejected(3, Reason.WRONG_NODE, expected="a document of a neighbour", found=said.subject_node_id)
+        return verdict.envelope
+
+    def _keep(self, envelope: Envelope, file: Path) -> bool:
+        put = self.store.put_head if envelope.kind == HEAD else self.store.put_document
+        return put(envelope, file, self.node.now())
+
+
+def as_addressee(holder: VerifierState, said: Envelope) -> VerifierState:
+    """Who would be given it: its subject, with the roles and organizations that it is for, holding nothing."""
+    return replace(
+        holder,
+        node_id=said.subject_node_id if said.subject_node_id != SHARED else holder.node_id,
+        roles=frozenset(said.roles),
+        organization_ids=frozenset(said.organization_ids),
+        marks={},
+        active={},
+        recoveries=(),
+        lost=frozenset(),
+        returned={},
+    )
+
+
+def _listing_of(store: RelayStore, kept: RelayedContainer) -> Head:
+    parts = ChunkParts([store.read(kept)])
+    try:
+        parts.opening()
+        return parse_head(parts.manifest())
+    except Rejected as damage:  # it was whole when it was put there
+        raise StoreError(StoreFault.STORE_CORRUPT, f"{kept.file.name}: {damage}") from damage
+
+
+def _create(file: Path) -> FileIO:
+    """Of our own alone, as everything in the state directory."""
+    return FileIO(os.open(file, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600), "wb")
+
+
+def _write_all(file: FileIO, data: bytes) -> None:
+    try:
+        view = memoryview(data)
+        while view:
+            view = view[file.write(view) or 0 :]
+    except OSError as error:
+        raise refusal(error) from error
+
+
+def _remove(file: Path) -> None:
+    file.unlink(missing_ok=True)
+
+
+def _pieces(file: Path) -> Iterator[bytes]:
+    with file.open("rb") as opened:
+        while piece := opened.read(PIECE_BYTES):
+            yield piece

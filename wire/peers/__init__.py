@@ -1,0 +1,1 @@
+"""What nodes ask each other."""
