@@ -2,11 +2,14 @@
 
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Literal
 
 from snapshot import canonical
 from snapshot.extension import refuse_critical
 from snapshot.identifiers import (
+    HEAD,
+    SCOPE_TYPES,
     is_endpoint,
     is_hash,
     is_hex_digest,
@@ -101,6 +104,13 @@ class Head:
     scopes: Mapping[str, ScopeVersion] = field(default_factory=dict)
     candidates: Mapping[str, ScopeVersion] = field(default_factory=dict)  # what is coming: judged, and not activated
     passed_over: tuple[str, ...] = ()  # members that this release does not know, as JSON pointers
+
+    @cached_property
+    def known_scopes(self) -> frozenset[str]:
+        """Those listed whose types are known (format.md 5): found once for a head, since each document that comes asks,
+        and thousands may be listed.
+        """
+        return frozenset(name for name in self.scopes if parse_scope(name)[0] in (*SCOPE_TYPES, HEAD))
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,7 @@ from snapshot.bundle import CONFIG, TrustBundle
 from snapshot.bundle import SCOPE as TRUST_BUNDLE
 from snapshot.degraded import HeldScope
 from snapshot.grants import POLICY_SCOPE, POLICY_SECTION, Grants, LateGrants, Policy, parse_policy, read_grants
-from snapshot.identifiers import HEAD, SCOPE_TYPES, parse_scope
+from snapshot.identifiers import HEAD, parse_scope
 from snapshot.limits import Limits
 from snapshot.manifest import Head, Revocations
 from snapshot.trust import Authority
@@ -59,9 +59,7 @@ class Holdings:
     @property
     def listed_scopes(self) -> frozenset[str]:
         """Those of the accepted head whose types are known (format.md 5)."""
-        if self.head is None:
-            return frozenset()
-        return frozenset(name for name in self.head.scopes if parse_scope(name)[0] in (*SCOPE_TYPES, HEAD))
+        return frozenset() if self.head is None else self.head.known_scopes
 
     @property
     def head_expires_at(self) -> int | None:

@@ -161,6 +161,8 @@ def test_a_head():
     scopes = {"future_type/x": LISTED, "head": LISTED, "route_policy": LISTED}
     head = manifest.parse_head(canonical.dumps(HEAD | {"revocations": revocations, "scopes": scopes}))
     assert head.scopes.keys() == scopes.keys(), "rules S14: a type of right form that nobody knows is no fault"
+    assert head.known_scopes == {"head", "route_policy"}
+    assert head.known_scopes is head.known_scopes, "found once: a head may list thousands, and each document asks"
     assert (head.revocations.version, head.revocations.node_ids) == (5, {"a", "b"})
     assert manifest.parse_head(canonical.dumps(HEAD | {"scopes": {}})).scopes == {}
 
