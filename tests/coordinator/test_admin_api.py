@@ -272,7 +272,7 @@ async def test_why_a_node_is_told_what_it_is_told(founded: Founded) -> None:
 async def test_one_scope_of_a_node_in_whole(founded: Founded) -> None:
     async with running(founded) as at:
         follower = Follower(await at.admit("node-a"))
-        await at.apply(GOOD)
+        await at.declare(GOOD)
         while follower.holder.roles != {"core_mesh"}:
             await follower.sync(wait=10)
         path = "/v1/nodes/node-a/explain/node_runtime"
@@ -300,7 +300,7 @@ async def test_one_scope_of_a_node_in_whole(founded: Founded) -> None:
 async def test_the_difference_between_declared_and_published_is_empty_in_the_end(founded: Founded) -> None:
     async with running(founded) as at:
         follower = Follower(await at.admit("node-a"))
-        await at.apply(GOOD)
+        await at.declare(GOOD)
         while follower.holder.roles != {"core_mesh"}:
             await follower.sync(wait=10)
         assert await at.ask("GET", "/v1/diff") == {"nodes": {}, "held_back": {}}
