@@ -15,6 +15,7 @@ import pytest
 
 from holdfast.client import Client
 from tests.citations import ROOT
+from tests.holdfast.operator_lab import UNGUARDED
 from tests.world import programs
 
 EXAMPLE = ROOT / "examples" / "import"
@@ -150,6 +151,12 @@ def real_lists():
     missing = [package for package, place in PLACES.items() if not place.exists()]
     if missing:
         pytest.skip(f"NO REAL DATA: apt-get install {' '.join(missing)}")
+
+
+@pytest.fixture
+def settings():
+    """What goes out at once is as large, and no ring is waited for."""
+    return UNGUARDED
 
 
 @pytest.fixture
