@@ -3,10 +3,10 @@
 What steps 11 and 12 have to say of a section is noted in `case.content`, and said when their turn comes.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from snapshot import bundle as trust_bundle
-from snapshot import canonical, manifest, patch, trust
+from snapshot import canonical, manifest, patch, section_table, trust
 from snapshot.config_files import FILES, check_index, parse_index
 from snapshot.content import PEER_DIRECTORY, Order, is_part
 from snapshot.envelope import INCREMENT, SNAPSHOT, Envelope
@@ -31,7 +31,8 @@ def read_manifest(case: Verification, data: bytes) -> None:
     if case.kind != INCREMENT:
         case.state_bytes = data
     if case.kind == SNAPSHOT:
-        case.carried = case.state = _state(case, data)
+        case.state = _state(case, data)
+        case.carried = dict(case.state.items())
     elif case.kind == INCREMENT:
         case.changes = manifest.parse_changes(data, limits)
         case.carried = {name: change.brought for name, change in case.changes.items() if change.brought}
@@ -44,10 +45,10 @@ def read_manifest(case: Verification, data: bytes) -> None:
     _sizes_are_signed_and_within_limits(case)
 
 
-def _state(case: Verification, data: bytes) -> dict[str, SectionEntry]:
+def _state(case: Verification, data: bytes) -> Mapping[str, SectionEntry]:
     """A critical section of a bundle is said before any fault of the manifest's form."""
     try:
-        return manifest.parse_state(data, case.holder.limits)
+        return section_table.read_state(data, case.holder.limits)
     except Rejected as fault:
         if case.is_bundle and fault.step == CONTENT_STEP:
             refuse_critical(manifest.names_in(data, case.holder.limits), "sections")
@@ -145,8 +146,8 @@ def apply_changes(case: Verification) -> None:
     for name, change in case.changes.items():
         if change.op == "remove" and name not in base.sections:
             _note_applied(case, Order.PATCH, step_11(Reason.PATCH_FAILED, "a section of the base", "none", name), name)
-    case.state = manifest.state_after(base.sections, case.changes)
-    case.state_bytes = manifest.state_bytes(case.state)
+    case.state = section_table.state_after(base.sections, case.changes)
+    case.state_bytes = section_table.state_bytes(case.state)
     if not digest_is(case.state_bytes, case.envelope.state_hash.removeprefix("sha256:")):
         found = "another state"
         case.content.note(Order.RESULT, step_11(Reason.RESULT_MISMATCH, case.envelope.state_hash, found, "manifest"))
@@ -183,7 +184,7 @@ def _index_holds(case: Verification) -> None:
         raise case.content.index_fault
     if case.content.files is None:  # raw; or a fault of its own is noted
         raise manifest.bad_content("a section files of JSON", "none", FILES)
-    check_index(case.content.files, case.state)
+    check_index(case.content.files, dict(case.state.items()))
 
 
 def refuse_secret_in_files(case: Verification) -> None:

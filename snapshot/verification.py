@@ -2,7 +2,7 @@
 
 import hashlib
 import hmac
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import NoReturn
 
@@ -34,7 +34,7 @@ class Verification:
     manifest_bytes: bytes = b""
     carried: dict[str, SectionEntry] = field(default_factory=dict)  # sections whose bytes the document brings
     changes: dict[str, SectionChange] = field(default_factory=dict)  # of an increment
-    state: dict[str, SectionEntry] = field(default_factory=dict)
+    state: Mapping[str, SectionEntry] = field(default_factory=dict)
     state_bytes: bytes = b""  # the canonical manifest of the state, once it is known
     head: Head | None = None
     recovery: RecoveryManifest | None = None

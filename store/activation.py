@@ -42,6 +42,7 @@ from snapshot.bundle import TrustBundle
 from snapshot.envelope import INCREMENT, RECOVERY, Envelope
 from snapshot.identifiers import HEAD
 from snapshot.manifest import SectionEntry, parse_head
+from snapshot.section_table import differing
 from snapshot.verifier_state import Mark
 from snapshot.verify import Verified
 from store.base import blobs, journal, meta, pending, trust
@@ -235,16 +236,14 @@ def _active(transaction: LmdbTransaction, record: ScopeRecord | None, parsed: Pa
 
 
 def _require_sections(transaction: LmdbTransaction, promotion: Promotion, parsed: Parsed) -> None:
-    """Every section of the new state is there. What it shares with the active state was there when that came: most
-    are the same objects, which is asked first, since an increment of one section goes through all of them.
-    """
-    held: Mapping[str, SectionEntry] = {}
+    """Every section of the new state is there. What an increment leaves as it is was there when its base came."""
+    state: Mapping[str, SectionEntry] = promotion.state
     if promotion.record.kind == INCREMENT:
         base = _active(transaction, scope_record(transaction, promotion.scope), parsed)
-        held = base.sections if base else {}
-    for name, entry in promotion.state.items():
-        is_kept = (before := held.get(name)) is entry or before == entry
-        if not is_kept and not blobs.has(transaction, bytes.fromhex(entry.sha256)):
+        changed = differing(base.sections, state) if base else state.keys()
+        state = {name: state[name] for name in changed if name in state}
+    for name, entry in state.items():
+        if not blobs.has(transaction, bytes.fromhex(entry.sha256)):
             raise StoreError(StoreFault.NOT_DURABLE, f"{promotion.scope}: section {name} is not in the store")
 
 

@@ -63,7 +63,7 @@ class _Source:
     """A file, and what it is made from. `beside`: what else its bytes follow from."""
 
     path: str
-    sections: list[str]
+    sections: Mapping[str, SectionEntry]
     pieces: Pieces
     beside: tuple[str, ...] = ()
 
@@ -77,7 +77,7 @@ def entry_files(
 ) -> Iterator[EntryFile]:
     """The files that a scope gives beside its own folder: one service's settings, or the routes; else none."""
     for source in _sources(scope, sections, revoked):
-        hashes = (sections[name].sha256 for name in source.sections)
+        hashes = [entry.sha256 for entry in source.sections.values()]
         entry = made.of((source.path, *hashes, *source.beside), source.pieces, read)
         if entry is not None:
             yield EntryFile(source.path, entry, source.pieces)
@@ -86,16 +86,16 @@ def entry_files(
 def _sources(scope: str, sections: Mapping[str, SectionEntry], revoked: frozenset[str]) -> Iterator[_Source]:
     scope_type, ids = parse_scope(scope)
     if scope == ROUTES_SCOPE:
-        names = parts_of(scope, ROUTES, sections)
-        yield _Source(ROUTES_FILE, names, _map_of(names))
+        parts = parts_of(scope, ROUTES, sections)
+        yield _Source(ROUTES_FILE, parts, _map_of(list(parts)))
     if scope_type != SERVICES_TYPE or len(ids) != 1:
         return
     folder = folder_of_service(ids[0])
     if SERVICES in sections:
-        yield _Source(f"{folder}/{SETTINGS_FILE}", [SERVICES], _settings_of(ids[0]))
+        yield _Source(f"{folder}/{SETTINGS_FILE}", {SERVICES: sections[SERVICES]}, _settings_of(ids[0]))
     if RESOURCES in sections:
         pieces = _resources_without(revoked)
-        yield _Source(f"{folder}/{RESOURCES_FILE}", [RESOURCES], pieces, tuple(sorted(revoked)))
+        yield _Source(f"{folder}/{RESOURCES_FILE}", {RESOURCES: sections[RESOURCES]}, pieces, tuple(sorted(revoked)))
 
 
 def folder_of_service(service_id: str) -> str:

@@ -116,8 +116,9 @@ class ProjectedScope:
         return parse_scope(self.scope).type == CONFIG
 
     def _config_files(self) -> Iterator[tuple[str, ProjectedFile]]:
+        sections = dict(self.sections.items())
         for path, file in parse_index(canonical.loads(self.read(FILES))).items():
-            parts = tuple(self.sections[name] for name in file.sections)
+            parts = tuple(sections[name] for name in file.sections)
             yield path, ProjectedFile(parts, int(file.mode, 8), file.sections)
 
 

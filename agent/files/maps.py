@@ -18,11 +18,11 @@ IN_PARTS = {ROUTES_SCOPE: ROUTES, "peer_directory": "peers"}
 EMPTY_BYTES = len(b"{}")
 
 
-def parts_of(scope: str, name: str, sections: Mapping[str, SectionEntry]) -> list[str]:
-    """The names of the sections, none where it is no such map. One that has the map's own name is a part as well."""
+def parts_of(scope: str, name: str, sections: Mapping[str, SectionEntry]) -> dict[str, SectionEntry]:
+    """The sections, none where it is no such map. One that has the map's own name is a part as well."""
     if IN_PARTS.get(scope) != name:
-        return []
-    return [section for section in sections if is_part(section, name)]
+        return {}
+    return {section: entry for section, entry in sections.items() if is_part(section, name)}
 
 
 def map_of(scope: str, section: str) -> str:

@@ -44,6 +44,7 @@ from agent.files.layout import ProjectedFile, ProjectedScope, folder_of, stem_of
 from snapshot import canonical
 from snapshot.identifiers import CONFIG, format_time
 from snapshot.manifest import SectionEntry
+from snapshot.section_table import differing
 from wire.logs import log
 
 INDEX, INDEXES = "index.json", ".index"
@@ -260,17 +261,11 @@ class Projection:
                 whose[INDEXES].give(made, whose[INDEXES].folder_mode)
 
     def _find_kept(self, scope: ProjectedScope, whose: Mapping[str, Permissions]) -> Kept:
-        """What is there with the same bytes and mode, and for the same readers. Most sections are the same objects as
-        before, which is asked first.
-        """
+        """What is there with the same bytes and mode, and for the same readers."""
         place, before = folder_of(scope.scope), self._signed.get(scope.scope, {})
         sections: Set[str] = frozenset()
         if self._given.get(place) == whose[place]:
-            sections = {
-                name
-                for name, entry in scope.signed_sections.items()
-                if (held := before.get(name)) is entry or held == entry
-            }
+            sections = scope.signed_sections.keys() - differing(before, scope.signed_sections)
         return Kept(sections, {path for path, file in scope.others.items() if self._has(path, file, whose)})
 
     def _has(self, path: str, file: ProjectedFile, whose: Mapping[str, Permissions]) -> bool:

@@ -15,7 +15,7 @@ Access is that of the scope: `[access."service_assignment/web"]` says who reads 
 """
 
 import hashlib
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Iterable, Mapping
 from dataclasses import dataclass
 
 from agent.access.access import Access
@@ -27,7 +27,7 @@ from agent.local.scope_answers import (
     ScopeRequest,
     ServedDocument,
     document_facts,
-    etag_of_map,
+    etag_of,
     is_known,
     node_headers,
 )
@@ -113,7 +113,7 @@ class EntryAnswers:
 
     def _routes(self, asked: ScopeRequest, now: float) -> Response:
         shown, headers = self.scopes.find(asked, now)
-        etag = etag_of_map(shown, ROUTES_SCOPE, ROUTES)
+        etag = etag_of(parts_of(ROUTES_SCOPE, ROUTES, shown.sections))
         headers.append(("etag", etag))
         if is_known(etag, asked):
             return Response(304, headers)
@@ -150,7 +150,7 @@ def _id_of(request: Request) -> str:
     return request.parameters["id"]
 
 
-def _entry(shown: ServedDocument, sections: list[str], entry_id: str) -> dict[str, object] | None:
+def _entry(shown: ServedDocument, sections: Iterable[str], entry_id: str) -> dict[str, object] | None:
     """One entry of a map: the sections that do not even have its name in them are not parsed."""
     name = canonical.dumps(entry_id) + b":"
     for section in sections:

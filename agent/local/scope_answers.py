@@ -120,16 +120,23 @@ class ScopeAnswers:
     def _section(self, asked: ScopeRequest, name: str, now: float) -> Response:
         shown, headers = self.find(asked, now)
         entry = shown.sections.get(name)
-        if entry is None and parts_of(asked.scope, name, shown.sections):
-            return self._map(shown, headers, asked, name)
+        if entry is None and (parts := parts_of(asked.scope, name, shown.sections)):
+            return self._map(shown, headers, asked, name, parts)
         if entry is None:
             raise HttpError(404, "not_found", "this scope has no such section", headers=headers)
         data = shown.read(name)
         self.small.keep(entry.sha256, data)
         return _of_section(entry, data, headers, asked)
 
-    def _map(self, shown: ServedDocument, headers: Headers, asked: ScopeRequest, name: str) -> Response:
-        etag = etag_of_map(shown, asked.scope, name)
+    def _map(
+        self,
+        shown: ServedDocument,
+        headers: Headers,
+        asked: ScopeRequest,
+        name: str,
+        parts: Mapping[str, SectionEntry],
+    ) -> Response:
+        etag = etag_of(parts)
         headers.append(("etag", etag))
         if is_known(etag, asked):
             return Response(304, headers)
@@ -137,7 +144,7 @@ class ScopeAnswers:
 
     async def stream_map(self, shown: ServedDocument, scope: str, name: str) -> AsyncIterator[bytes]:
         """A map that is signed in parts as one object, a few parts in memory at a time."""
-        entries = {part: shown.sections[part] for part in parts_of(scope, name, shown.sections)}
+        entries = await self.threads.read(parts_of, scope, name, shown.sections)
         between = b"{"
         for names in _batches(entries):
             if members := await self.threads.read(_inside, shown, names):
@@ -221,9 +228,9 @@ def _inside(shown: ServedDocument, names: list[str]) -> bytes:
     return inside(shown.read(name) for name in names)
 
 
-def etag_of_map(shown: ServedDocument, scope: str, name: str) -> str:
-    """Differs with any part of the map, and with nothing beside it."""
-    hashes = (shown.sections[part].sha256 for part in parts_of(scope, name, shown.sections))
+def etag_of(parts: Mapping[str, SectionEntry]) -> str:
+    """Of a map: differs with any part of it, and with nothing beside it."""
+    hashes = (entry.sha256 for entry in parts.values())
     return f'"sha256:{hashlib.sha256(",".join(hashes).encode()).hexdigest()}"'
 
 

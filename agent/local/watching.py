@@ -22,6 +22,7 @@ from agent.state.view import View, Views
 from snapshot import canonical
 from snapshot.identifiers import stands_for
 from snapshot.manifest import SectionEntry
+from snapshot.section_table import differing
 from store.base.documents import StoredDocument
 from store.base.errors import StoreError
 from wire.logs import log
@@ -134,16 +135,10 @@ def _differences(
     found = {}
     for name in before.keys() | after.keys():
         old, new = before.get(name, {}), after.get(name, {})
-        changed = frozenset() if old is new else _differing_sections(old, new)
+        changed = differing(old, new)
         if changed or (name in before) != (name in after):
             found[name] = changed
     return found
-
-
-def _differing_sections(old: Mapping[str, SectionEntry], new: Mapping[str, SectionEntry]) -> frozenset[str]:
-    """Most are the same objects, which is asked first."""
-    others = frozenset(name for name, entry in new.items() if (held := old.get(name)) is not entry and held != entry)
-    return others | (old.keys() - new.keys())
 
 
 def changed_routes(before: View | None, after: View, changed: Mapping[str, frozenset[str]]) -> frozenset[str]:

@@ -172,9 +172,8 @@ class HoldingsReader:
         held = self._grants.get(document.scope)
         if held is not None and held[0] == document.envelope_hash:
             return held
-        size = sum(entry.size for entry in document.sections.values() if not entry.is_raw)
         is_needed = at_start or parse_scope(document.scope)[0] in ASKED_ON_THE_LOOP
-        if is_needed and size <= AT_ONCE_BYTES:
+        if is_needed and _json_bytes(document) <= AT_ONCE_BYTES:
             return document.envelope_hash, self._read_grants(document)
         return document.envelope_hash, LateGrants(lambda: self._read_grants(document))
 
@@ -192,6 +191,10 @@ class HoldingsReader:
         self._read[document.scope] = found
         kinds = Grants.__dataclass_fields__
         return Grants(**{kind: together([getattr(grants, kind) for grants in found.values()]) for kind in kinds})  # type: ignore[arg-type]
+
+
+def _json_bytes(document: StoredDocument) -> int:
+    return sum(entry.size for entry in document.sections.values() if not entry.is_raw)
 
 
 def _compact(grants: Grants) -> Grants:

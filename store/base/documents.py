@@ -11,6 +11,7 @@ from typing import Self, TypeVar
 
 from snapshot import envelope as envelopes
 from snapshot import manifest as manifests
+from snapshot import section_table
 from snapshot.envelope import INCREMENT, Envelope
 from snapshot.identifiers import HEAD
 from snapshot.limits import MIB, Limits
@@ -255,8 +256,8 @@ def put_scope(transaction: LmdbTransaction, record: ScopeRecord) -> None:
     transaction.put("scopes", scope_key(record.scope), pack(record))
 
 
-def state_of(data: bytes, what: str) -> dict[str, SectionEntry]:
-    return known_good(lambda: manifests.parse_state(data, _READ_LIMITS), what)
+def state_of(data: bytes, what: str) -> Mapping[str, SectionEntry]:
+    return known_good(lambda: section_table.read_state(data, _READ_LIMITS), what)
 
 
 def changes_of(data: bytes, what: str) -> dict[str, SectionChange]:
@@ -265,7 +266,7 @@ def changes_of(data: bytes, what: str) -> dict[str, SectionChange]:
 
 def state_after(
     record_kind: str, manifest: bytes, base: StoredDocument | None, what: str
-) -> tuple[dict[str, SectionEntry], bytes]:
+) -> tuple[Mapping[str, SectionEntry], bytes]:
     """The full state that a manifest leads to, and its canonical bytes; for a head no sections."""
     if record_kind == HEAD:
         return {}, manifest
@@ -273,8 +274,8 @@ def state_after(
         return state_of(manifest, what), manifest
     if base is None:
         raise StoreError(StoreFault.CONFLICT, f"{what}: an increment without its base")
-    state = manifests.state_after(base.sections, changes_of(manifest, what))
-    return state, manifests.state_bytes(state)
+    state = section_table.state_after(base.sections, changes_of(manifest, what))
+    return state, section_table.state_bytes(state)
 
 
 def known_good(parse: Callable[[], T], what: str) -> T:
