@@ -23,6 +23,7 @@ from agent.sources.way import Way
 from agent.state.node import RunningNode
 from agent.update.admission import Admission
 from agent.update.head_proof import Showing
+from agent.update.peer_rounds import PeerRounds
 from agent.update.refresh import Refresh
 from agent.update.retry_schedule import PutOffs
 from agent.update.second_look import SecondLook
@@ -45,6 +46,7 @@ class Upstream:
     second_look: SecondLook
     relay: Relay
     peer_listener: PeerListener
+    peer_rounds: PeerRounds
 
     @property
     def tasks(self) -> tuple[Callable[[], Awaitable[None]], ...]:
@@ -57,6 +59,7 @@ class Upstream:
             self.look_again,
             self.report,
             self.answer_peers,
+            self.ask_peers,
             self.certificate_ends.run,
         )
 
@@ -91,6 +94,11 @@ class Upstream:
         await self.relay.load()
         await self.joining.joined.wait()
         await self.peer_listener.run()
+
+    async def ask_peers(self) -> None:
+        """Likewise."""
+        await self.joining.joined.wait()
+        await self.peer_rounds.run()
 
     async def bring_up(self) -> None:
         """Likewise. What waits in slots, or came as a file, needs no source."""
@@ -148,6 +156,7 @@ def build(
         SecondLook(sources, update.trust, uniform),
         relay,
         peer_listener,
+        PeerRounds(node, sources, update, uniform),
     )
 
 

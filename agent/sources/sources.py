@@ -106,6 +106,10 @@ class Sources:
     def rested_sources(self) -> Iterator[Source]:
         return (source for source in self.all() if source.is_rested)
 
+    def peer_sources(self) -> list[Source]:
+        """In the order in which they are asked."""
+        return list(self._peer_sources())
+
     @property
     def is_attended(self) -> bool:
         """Whether an operator has asked lately for what is not fetched unattended (rules K7, K38)."""
@@ -123,10 +127,14 @@ class Sources:
         self._woken.set()
         self._woken = trio.Event()
 
+    async def wait_woken(self) -> None:
+        """Until a hint comes."""
+        await self._woken.wait()
+
     async def wait_pollable(self, least_s: float, most_s: float) -> None:
         """Until one may be asked for a head again, or a hint comes; seconds that it takes at least and at most."""
         asked = [max(source.not_before, source.poll_again_at) for source in self._pollable()]
-        rest_s = min(asked, default=0.0) - trio.current_time()
+        rest_s = min(asked, default=trio.current_time() + most_s) - trio.current_time()
         with trio.move_on_after(min(most_s, max(least_s, rest_s))):
             await self._woken.wait()
 
@@ -320,6 +328,7 @@ class Sources:
             if peer.endpoint is None:
                 continue
             source = self._source(Kind.PEER, peer.endpoint, peer.pins)
+            source.unattended = peer.automatic_refresh
             source.peer = PeerPlace(peer.node_id, peer_set, self.peers.is_near(peer), peer.is_bootstrap)
             source.note_outcome = partial(self._note_peer, peer.node_id)
             yield source

@@ -25,6 +25,8 @@ Rejected:
   so it is asked for heads all the same (`_blame`).
 """
 
+from collections.abc import Awaitable, Callable
+from contextlib import aclosing
 from dataclasses import dataclass, replace
 from enum import Enum
 
@@ -37,6 +39,8 @@ from agent.state.plan import WantedScope, version_of
 from agent.state.reaction import REACTION, Reaction
 from agent.update.admission import Admission, AskedDocument, Candidate, Verdict
 from agent.update.download import NotListedError, most_bytes
+from agent.update.own_standing import show_standing
+from agent.update.section_transfer import assemble, find_lacking
 from agent.update.trust import TrustChain
 from snapshot.envelope import INCREMENT, RECOVERY, SNAPSHOT
 from snapshot.identifiers import SHAREABLE, parse_scope
@@ -47,7 +51,14 @@ from wire.logs import log
 
 RECOVERY_BYTES = 256 << 10
 NOT_FOUND = 404
+MISSING_OR_OTHER_METHOD = (*MISSING, 405)  # of whoever has no such message: a mirror of files, or an agent from before
 PREPARED = "pending"  # where it came from, as the status says it
+
+Fetch = Callable[[Source, WantedScope, VerifierState], Awaitable[Verdict]]
+
+
+class NotBySectionsError(Exception):
+    """The whole is worth more than the sections that are lacking."""
 
 
 class FetchOutcome(Enum):
@@ -112,6 +123,10 @@ class Fetching:
             found = await self._try(source, wanted, holder)
             if found is not FetchOutcome.LATER:
                 return found
+        if self._may_come_by_sections(source, wanted):
+            found = await self._try(source, replace(wanted, base=None), holder, by_sections=True)
+            if found is not FetchOutcome.LATER:
+                return found
         if not source.unattended and not self.sources.is_attended:
             if wanted.candidate is None:
                 self.node.gaps.note_refresh_required(wanted.scope)
@@ -119,11 +134,24 @@ class Fetching:
         found = await self._try(source, replace(wanted, base=None), holder)
         return None if found is FetchOutcome.LATER else found
 
-    async def _try(self, source: Source, wanted: WantedScope, holder: VerifierState) -> Candidate | FetchOutcome | None:
+    def _may_come_by_sections(self, source: Source, wanted: WantedScope) -> bool:
+        """From a peer, where a sound base lies here: then it is no resync, and nobody has to attend to it."""
+        holdings = self.node.holdings
+        is_gap = wanted.scope in self.node.gaps.scopes or wanted.scope in holdings.kept.lost
+        return source.kind is Kind.PEER and wanted.scope in holdings.kept.active and not is_gap
+
+    async def _try(
+        self, source: Source, wanted: WantedScope, holder: VerifierState, *, by_sections: bool = False
+    ) -> Candidate | FetchOutcome | None:
         """LATER: not in this form. None: not from this source."""
+        fetch = self._fetch_sections if by_sections else self._fetch
         try:
-            verdict = await self._fetch_with_trust(source, wanted, holder)
+            verdict = await self._fetch_with_trust(source, wanted, holder, fetch)
+        except NotBySectionsError:
+            return FetchOutcome.LATER
         except ClientError as error:
+            if by_sections and error.status in MISSING_OR_OTHER_METHOD:
+                return FetchOutcome.LATER
             if error.status == NOT_FOUND or (error.status in MISSING and source.kind is Kind.STORAGE):
                 _note_lack(source, wanted)
                 return FetchOutcome.LATER
@@ -171,20 +199,32 @@ class Fetching:
                 pass
         return FetchOutcome.GIVEN_UP
 
-    async def _fetch_with_trust(self, source: Source, wanted: WantedScope, holder: VerifierState) -> Verdict:
+    async def _fetch_with_trust(
+        self, source: Source, wanted: WantedScope, holder: VerifierState, fetch: Fetch
+    ) -> Verdict:
         """Once more after the bundles were refreshed, where that may help (rules S44)."""
         try:
-            return await self._fetch(source, wanted, holder)
+            return await fetch(source, wanted, holder)
         except Rejected as refused:
             refresh = REACTION[refused.reason] is Reaction.REFRESH_TRUST and source.kind is not Kind.PEER
             if not refresh or not await self.trust.refresh(source):
                 raise
         fresh = self.node.holder()
-        return await self._fetch(
-            source, wanted, replace(holder, bundle=fresh.bundle, marks=fresh.marks, active=fresh.active)
-        )
+        return await fetch(source, wanted, replace(holder, bundle=fresh.bundle, marks=fresh.marks, active=fresh.active))
+
+    async def _fetch_sections(self, source: Source, wanted: WantedScope, holder: VerifierState) -> Verdict:
+        await show_standing(self.node, source)
+        found = await find_lacking(self.node, source, wanted.listed.snapshot_id, wanted.scope)
+        if found is None or (source.unattended and not found.is_worth_it):
+            raise NotBySectionsError
+        self.node.counters.add("documents_asked_for")
+        asked = AskedDocument(SNAPSHOT, str(source), wanted.scope, wanted.is_met_by, wanted.listed, wanted.candidate)
+        async with aclosing(assemble(self.node, source, found)) as chunks:
+            return await self.admission.receive(chunks, asked, holder)
 
     async def _fetch(self, source: Source, wanted: WantedScope, holder: VerifierState) -> Verdict:
+        if source.kind is Kind.PEER:
+            await show_standing(self.node, source)
         if wanted.base is not None:
             kind, place = INCREMENT, increment_place(wanted.scope, wanted.base, wanted.listed.snapshot_id)
         else:
