@@ -99,7 +99,9 @@ class Daemon:
 
     async def serve(self, *, task_status: "trio.TaskStatus[Ports]" = trio.TASK_STATUS_IGNORED) -> None:
         """Until SIGTERM or SIGINT, or cancelled. SocketError, ListenError before anybody is let in."""
-        at = self.configuration
+        at, peers = self.configuration, self.coordinator.peers
+        peers.take_up = self._reload
+        peers.ask = None if self.recovering is None else self.recovering.attempt
         with (
             trio.open_signal_receiver(signal.SIGTERM, signal.SIGINT, signal.SIGHUP) as signals,
             unix_listener(at.admin_socket, mode=0o600, setting="[listen] admin_socket") as admin,

@@ -544,6 +544,22 @@ _REQUEST: Table = {
         "The file is no share of a cluster's seed, was cut off or changed, or is sealed to another owner's key.",
         "Give the owner's own key and share; or take those of another owner: any one is enough.",
     ),
+    "not_an_owner": Explanation(
+        "Whoever sent the seed is no owner whom the manifest names, or has not signed with the key that it names.",
+        "Give the share and the key of an owner: holdfastctl coordinators recover names whom the manifest has.",
+    ),
+    "wrong_seed": Explanation(
+        "The cluster's history was signed with another seed than the one that came. Nothing was adopted.",
+        "Look whether the share is of this cluster, and the database the right one; or take another owner's share.",
+    ),
+    "peers_ready": Explanation(
+        "An owner's seed was refused, because another coordinator is ready: what is missing here comes from it.",
+        "Wait for that, and look at `holdfastctl coordinators status`. If you know that none is ready: --force.",
+    ),
+    "peers_unknown": Explanation(
+        "An owner's seed was refused, because nobody could say who the other coordinators are, or ask one of them.",
+        "Put right what the message names, and repeat. If you know that none of them is ready: --force.",
+    ),
     "not_in_manifest": Explanation(
         "The manifest of the cluster does not name this coordinator, or with the certificate of another identity. It "
         "changes, signs and serves nothing; nodes go to the others.",

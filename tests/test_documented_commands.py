@@ -64,10 +64,13 @@ def test_every_command_that_answers_has_an_answer_for_scripts():
     assert without == {"holdfast dev", "holdfast exec"}  # one serves, the other becomes another program
 
 
-def test_nothing_but_a_removal_can_be_forced():
-    """rules P12: what needs more rights than an admin's asks for root keys, and stands in the audit log (leaving.py)"""
+def test_nothing_but_a_removal_and_a_recovery_can_be_forced():
+    """rules P12: what needs more rights than an admin's asks for root keys, and stands in the audit log (leaving.py,
+    owner_recovery.py)
+    """
     commands = [pair for name, program in PROGRAMS.items() for pair in every(program, name)]
     assert len(commands) > 60
     options = {(name, option) for name, found in commands for each in found.params for option in each.opts}
-    assert [pair for pair in options if "force" in pair[1]] == [("holdfastctl nodes remove", "--force")]
-    assert ("holdfastctl nodes remove", "--root-key") in options
+    forced = {"holdfastctl nodes remove", "holdfastctl coordinators recover"}
+    assert {pair for pair in options if "force" in pair[1]} == {(name, "--force") for name in forced}
+    assert {(name, "--root-key") for name in forced} <= options

@@ -14,6 +14,7 @@ from coordinator.database.database_fault import line_of
 from coordinator.keys import keystore
 from coordinator.keys.signing_key import SigningKey, UnusableKeyError
 from coordinator.membership import coordinator_sets, replica_reports, replicas
+from coordinator.membership.coordinator_sets import SetAdditions
 from coordinator.runtime.context import Coordinator
 from coordinator.trust import coordinator_set, restored_backup
 from coordinator.trust.ceremony import PublicKey
@@ -67,7 +68,7 @@ class ReplicaApi:
         wanted = partial(
             coordinator_sets.draft,
             answering=at.coordinator_id,
-            owners=asked.seed_share_owners,
+            more=SetAdditions(owners=asked.seed_share_owners),
             despite_reports=asked.despite_reports,
         )
         made = await in_library(wanted, at.database, asked.coordinators, key, at.settings, at.now())
@@ -85,6 +86,8 @@ class ReplicaApi:
             at.publisher.sign_with(keys)
             at.standstill.reason = await in_library(restored_backup.reason, at.database, at.standstill.behind)
             at.publisher.reconsider()
+        if at.peers.take_up is not None and at.standstill.without_keys:
+            await at.peers.take_up()
         number, manifest = await in_library(history.newest_manifest, at.database)
         return CommittedSet(
             tuple(signed.coordinators), signed.mesh_key, manifest, number, signed.envelope.config_version

@@ -13,6 +13,7 @@ is forgotten by itself.
 """
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
 
 from sqlalchemy import update
@@ -27,7 +28,7 @@ from coordinator.membership import replicas
 from coordinator.publishing import published_state
 from coordinator.trust import coordinator_set, request_builder, trust_import
 from coordinator.trust.bundle_content import CONFIG_SCOPES
-from coordinator.trust.ceremony import Add, PublicKey
+from coordinator.trust.ceremony import Add, PublicKey, Wish
 from coordinator.trust.coordinator_set import CoordinatorSet, entries_of
 from coordinator.trust.trust_changes import DEFAULT_LIFETIME_S
 from snapshot import canonical
@@ -38,6 +39,19 @@ SET = "holdfastctl coordinators set"
 _TABLE = schema.coordinators
 
 
+@dataclass(frozen=True)
+class SetAdditions:
+    """What a set says beside who the coordinators are. `owners`: of shares of the seed, for a cluster that has none.
+    `wishes`: for the bundle.
+    """
+
+    owners: Mapping[str, str] | None = None
+    wishes: tuple[Wish, ...] = ()
+
+
+NOTHING_MORE = SetAdditions()
+
+
 def draft(
     database: Database,
     wanted: Mapping[str, str],
@@ -46,11 +60,10 @@ def draft(
     now: float,
     *,
     answering: str,
-    owners: Mapping[str, str] | None = None,
+    more: SetAdditions = NOTHING_MORE,
     despite_reports: bool = False,
 ) -> CoordinatorSet:
-    """`wanted`: each coordinator that is to be one, with the pin of another identity, or nothing. `owners`: of shares
-    of the seed, for a cluster that has none. Changes nothing.
+    """`wanted`: each coordinator that is to be one, with the pin of another identity, or nothing. Changes nothing.
 
     `no_state` without a history, `not_found`, `in_use` for a set without the one that answers, `contradiction`.
     """
@@ -58,11 +71,13 @@ def draft(
         raise Refused(Code.IN_USE, f"{answering} is the one that answers", remedy="ask one that is to stay")
     with database.read() as transaction:
         before = _newest_manifest(database, transaction)[1]
-    _check_owners(before, owners)
+    _check_owners(before, more.owners)
     coordinators = {name: _wanted_entry(database, name, before, pin) for name, pin in wanted.items()}
     add = Add(mesh_key, CONFIG, int(now) + DEFAULT_LIFETIME_S[CONFIG], CONFIG_SCOPES)
-    request = request_builder.bundle_request(database, [add], settings, now, despite_reports=despite_reports)
-    return coordinator_set.make(request, before, coordinators, mesh_key.key_id, owners)
+    request = request_builder.bundle_request(
+        database, [add, *more.wishes], settings, now, despite_reports=despite_reports
+    )
+    return coordinator_set.make(request, before, coordinators, mesh_key.key_id, more.owners)
 
 
 def commit(

@@ -136,12 +136,12 @@ def judge(database: Database, tried: UnverifiedManifest, nonce: str, received: R
         raise Refused(Code.MANIFEST_MISMATCH, "the peer is of another manifest than the store", remedy=AGAIN)
     seed = _read_seed(received)  # 5
     database.history = LinkedHistory(seed.history_key)
-    if _verify(database) != received.manifest:  # 6, 7
+    if read_verified(database) != received.manifest:  # 6, 7
         raise Refused(Code.MANIFEST_MISMATCH, "the history has moved on to another manifest", remedy=AGAIN)
     return Secrets(seed, _read_mesh_key(received, tried.mesh_key))
 
 
-def _verify(database: Database) -> bytes:
+def read_verified(database: Database) -> bytes:
     """The manifest of the newest link, once every link that is kept follows."""
     at = LinkMark()
     while (after := history_check.walk(database, at)) != at:

@@ -1,6 +1,6 @@
 """What the parts of one running coordinator share, and what is said of a refusal to whom."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -62,6 +62,9 @@ _STATUS = {
     Code.NOT_IN_MANIFEST: 503,
     Code.MANIFEST_MISMATCH: 409,
     Code.BAD_SHARE: 400,
+    Code.WRONG_SEED: 409,
+    Code.PEERS_READY: 409,
+    Code.PEERS_UNKNOWN: 409,
     Code.TIMED_OUT: 503,
 }
 
@@ -111,6 +114,16 @@ class Standstill:
 
 
 @dataclass
+class OtherCoordinators:
+    """`ask`: has them asked once for what is missing here (recovering.py); None where nobody can be. `take_up`: reads
+    all files again, as a reload does (run.py).
+    """
+
+    ask: Callable[[], Awaitable[bool]] | None = None
+    take_up: Callable[[], Awaitable[None]] | None = None
+
+
+@dataclass
 class ShownCertificate:
     """The certificate that callers are shown, and the CAs that lie with it, as they were read last."""
 
@@ -150,6 +163,7 @@ class Coordinator:
     alarms: dict[str, int] = field(default_factory=dict)
     standstill: Standstill = field(default_factory=Standstill)
     refused_joins: RefusedJoins = field(default_factory=RefusedJoins)
+    peers: OtherCoordinators = field(default_factory=OtherCoordinators)
 
     def alarm(self, name: str) -> None:
         self.alarms[name] = self.alarms.get(name, 0) + 1

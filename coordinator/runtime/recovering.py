@@ -24,6 +24,7 @@ from coordinator.keys import identity, keystore
 from coordinator.keys import seed as seeds
 from coordinator.keys.acting import as_owner_of
 from coordinator.keys.atomic_files import replace_file
+from coordinator.keys.seed import Seed
 from coordinator.keys.signing_key import SigningKey, UnusableKeyError
 from coordinator.membership import peer_recovery
 from coordinator.membership.peer_recovery import NamedPeer, Secrets, UnverifiedManifest
@@ -156,18 +157,23 @@ def _judge(database: Database, tried: UnverifiedManifest, nonce: str, received: 
         beside.close()
 
 
-def _keep(directory: Path, found: Secrets) -> tuple[SigningKey, ...]:
-    """The config keys as they lie there now. Refused where another seed lies there: nothing is written over. Each file
-    is there whole or not at all, or the next attempt would find a short one in its way.
-    """
+def keep_seed(directory: Path, seed: Seed) -> None:
+    """Refused where another one lies there: nothing is written over."""
     held = seeds.load(directory, os.environ)
-    if held is not None and held != found.seed:
+    if held is not None and held != seed:
         remedy = f"move {directory / seeds.FILE} away, and restart"
         raise Refused(Code.UNTRUSTED_HISTORY, "another seed lies here than the history's", remedy=remedy)
     with as_owner_of(directory):
         keystore.own_directory(directory)
     if held is None:
-        replace_file(directory / seeds.FILE, found.seed.to_bytes())
+        replace_file(directory / seeds.FILE, seed.to_bytes())
+
+
+def _keep(directory: Path, found: Secrets) -> tuple[SigningKey, ...]:
+    """The config keys as they lie there now. Each file is there whole or not at all, or the next attempt would find a
+    short one in its way.
+    """
+    keep_seed(directory, found.seed)
     key = directory / keystore.file_name(CONFIG, found.mesh_key)
     if not key.exists():
         replace_file(key, found.mesh_key.to_pem())

@@ -21,6 +21,7 @@ _BY_ROLE: Mapping[OperatorRole, tuple[str, ...]] = {
         "GET /v1/changes/{change}/wait",
         "GET /v1/coordinators",
         "GET /v1/coordinators/ca",
+        "GET /v1/coordinators/recover",
         "GET /v1/coordinators/status",
         "GET /v1/diff",
         "GET /v1/drill/outage",
@@ -66,6 +67,7 @@ _BY_ROLE: Mapping[OperatorRole, tuple[str, ...]] = {
         "POST /v1/coordinators/ca/cancel",
         "POST /v1/coordinators/ca/finish",
         "POST /v1/coordinators/commit",  # and as many root keys as a trust bundle takes
+        "POST /v1/coordinators/recover",
         "POST /v1/coordinators/set",
         "POST /v1/coordinators/shares",
         "POST /v1/nodes/{node_id}/drain",

@@ -12,7 +12,7 @@ from coordinator.trust import coordinator_set
 from holdfast.ctl import output
 from holdfast.ctl.ca import ca as ca_exchange
 from holdfast.ctl.machine import set_up_here, with_a_coordinators_libraries
-from holdfast.ctl.owners import owner_key_, owners_by_name, shares
+from holdfast.ctl.owners import owner_key_, owners_by_name, recover, shares
 from holdfast.ctl.rotate import keys_directory
 from holdfast.ctl.signing import (
     Signing,
@@ -50,7 +50,7 @@ def coordinators() -> None:
     """The coordinators of the cluster: several share one PostgreSQL database."""
 
 
-for _command in (ca_exchange, owner_key_, shares):
+for _command in (ca_exchange, owner_key_, recover, shares):
     coordinators.add_command(_command)
 
 

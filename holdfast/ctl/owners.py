@@ -1,4 +1,4 @@
-"""Owners of shares of the seed: `holdfastctl coordinators owner-key` and `shares` (rules H4, H39).
+"""Owners of shares of the seed: `holdfastctl coordinators owner-key`, `shares` and `recover` (rules H4, H39, H51).
 
 An owner is a person who can bring the cluster's seed back when no coordinator has it any more.
 """
@@ -8,15 +8,20 @@ from pathlib import Path
 
 import click
 
-from coordinator.keys import owner_key, seed_share, signing_key
+from coordinator.base.refusal import Code, Refused
+from coordinator.keys import keystore, owner_key, seed_recovery, seed_share, signing_key
 from coordinator.keys.owner_key import OwnerKey, OwnerPublic
-from holdfast.ctl.signing import passphrase_option
-from holdfast.ctl.socket import REFUSED, CoordinatorClient, Failed, asks_the_coordinator, says_what_is_wrong
+from coordinator.keys.seed_recovery import RecoveryPlace
+from coordinator.keys.seed_share import SeedShare
+from coordinator.keys.signing_key import SigningKey
+from coordinator.trust import coordinator_set
+from holdfast.ctl.signing import Signing, ask_passphrase, bundle_options, describe, finish, passphrase_option
+from holdfast.ctl.socket import REFUSED, CoordinatorClient, Failed, asks_the_coordinator, confirm, says_what_is_wrong
 from holdfast.ctl.trust import in_json, new_passphrase
 from holdfast.terminal.shown import say, say_json
 from snapshot.identifiers import is_id
-from wire.operators.trust_answers import SeedShares
-from wire.operators.trust_messages import SeedSharesRequest
+from wire.operators.trust_answers import DraftedRequest, RecoveryStanding, SeedShares
+from wire.operators.trust_messages import SeedRecovery, SeedSharesRequest
 
 PUBLIC, PRIVATE = ".pub", ".key"
 
@@ -67,6 +72,59 @@ def shares(asked: CoordinatorClient, to: Path) -> None:
         path.write_text(text)
         paths[owner] = str(path)
     asked.say({"shares": paths}, *(f"{owner}  {path}" for owner, path in paths.items()))
+
+
+@click.command()
+@click.option("--share", type=click.Path(path_type=Path, exists=True, dir_okay=False), required=True,
+              help="The owner's share of the seed.")  # fmt: skip
+@click.option("--key", type=click.Path(path_type=Path, exists=True, dir_okay=False), required=True,
+              help="The owner's private key, which opens it.")  # fmt: skip
+@click.option("--force", is_flag=True, help="Though other coordinators may be ready, or are not known.")
+@bundle_options
+@asks_the_coordinator
+def recover(asked: CoordinatorClient, share: Path, key: Path, force: bool, signing: Signing) -> None:
+    """Bring the seed back where no coordinator has it any more: the share of one owner, whichever, is enough.
+
+    At a coordinator that runs and has lost it, over the cluster's database. The others are asked first. It takes the
+    seed up, makes a new mesh key, and asks root keys for a set of the same coordinators that raises the epoch. What
+    comes back signed goes to `coordinators commit` there, and then it is ready. The others get the secrets from it.
+    """
+    found = seed_share.parse(_read(share, seed_share.MOST_BYTES), name=str(share))
+    at = asked.get(RecoveryStanding, "coordinators", "recover")
+    _fits(found, at)
+    confirm(f"Give the seed of {at.cluster_id} to {at.coordinator_id}?", yes=signing.yes)
+    own = OwnerKey.of(_open_key(key, signing.passphrase_files))
+    place = RecoveryPlace(at.cluster_id, at.coordinator_id, at.manifest)
+    brought = seed_recovery.sign(own, found.owner, place, found.open(own))
+    body = SeedRecovery(**vars(brought), force=force, despite_reports=signing.despite_reports)
+    request = coordinator_set.read(asked.post(DraftedRequest, "coordinators", "recover", body=body).request)
+    if not asked.as_json:
+        describe(request)
+    finish(asked, signing, request)
+
+
+def _fits(found: SeedShare, at: RecoveryStanding) -> None:
+    """What can be said before the key is asked for."""
+    if found.cluster_id != at.cluster_id:
+        detail = f"the share is of cluster {found.cluster_id}, and this coordinator of {at.cluster_id}"
+        raise Refused(Code.WRONG_CLUSTER, detail, remedy="bring the share of this cluster")
+    if not at.lacks:
+        raise Refused(Code.CONFLICT, "nothing is missing there: that coordinator has the seed and the mesh key")
+    if found.owner not in at.owners:
+        named = ", ".join(at.owners) or "nobody"
+        detail = f"{found.owner} is no owner of the seed: the manifest names {named}"
+        raise Refused(Code.NOT_AN_OWNER, detail, remedy="bring the share of one of these" if at.owners else "")
+
+
+def _open_key(path: Path, passphrase_files: Sequence[Path]) -> SigningKey:
+    passphrase = None
+    if keystore.is_encrypted(path):
+        passphrase = (
+            keystore.read_passphrase(passphrase_files[0])
+            if passphrase_files
+            else ask_passphrase(f"Passphrase of {path}")
+        )
+    return keystore.load(path, passphrase)
 
 
 def read_owners(files: Sequence[Path]) -> tuple[OwnerPublic, ...]:

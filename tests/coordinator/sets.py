@@ -11,6 +11,7 @@ from coordinator.keys import identity, keystore
 from coordinator.keys.owner_key import OwnerPublic
 from coordinator.keys.signing_key import SigningKey
 from coordinator.membership import coordinator_sets, replicas
+from coordinator.membership.coordinator_sets import SetAdditions
 from coordinator.setup import initialise
 from coordinator.setup.initialise import ClusterRequest
 from coordinator.setup.opening import with_history
@@ -48,7 +49,9 @@ class Coordinators:
         wanted = {**dict.fromkeys(names, ""), **{name.replace("_", "-"): pin for name, pin in exchanged.items()}}
         public = PublicKey(key.algorithm, key.public_key)
         made = coordinator_sets.draft(
-            self.database, wanted, public, CoordinatorSettings(), self.now, answering=answering, owners=owners
+            *(self.database, wanted, public, CoordinatorSettings(), self.now),
+            answering=answering,
+            more=SetAdditions(owners),
         )
         self.held.append(key.key_id)
         return made

@@ -11,7 +11,7 @@ from coordinator.keys import seed as seeds
 from coordinator.keys import seed_share, signing_key
 from coordinator.keys.owner_key import OwnerKey
 from coordinator.keys.seed import Seed
-from holdfast.ctl.socket import REFUSED
+from holdfast.ctl.socket import REFUSED, UNCONFIRMED
 from tests.holdfast.operator_lab import Lab, running
 
 
@@ -78,3 +78,48 @@ def test_a_cluster_without_owners_is_given_some_by_its_root_keys(alone: Lab) -> 
     assert list(lab.good("coordinators", "shares", "--to", "shares", "--json").json["shares"]) == ["alice"]
     assert lab.good("audit", "verify", "--json").json["good"]
     assert "seed_share.seal" in lab.good("audit").out
+
+
+def test_all_secrets_are_lost_and_one_owner_is_enough(tmp_path: Path) -> None:
+    """rules H51, H31: what is wrong is named before anything is adopted; then a coordinator that lets nodes in"""
+    lab = Lab(tmp_path)
+    for name in ("alice", "bob", "eve"):
+        lab.good("coordinators", "owner-key", "--out", f"{name}.key")
+    lab.init("--seed-share-owner", "alice.pub", "--seed-share-owner", "bob.pub", "--shares-to", tmp_path / "shares")
+    keys = tmp_path / "state/keys"
+    seed = seeds.load(keys, {})
+    wanted = ("coordinators", "recover", "--share", "shares/alice.share")
+    lab.start()
+    try:
+        assert "nothing is missing" in lab.ctl(*wanted, "--key", "alice.key", "--yes").err
+        lab.stop()
+        for path in (keys / "seed", keys / "identity.pem", *keys.glob("config-*.pem")):
+            path.unlink()
+        lab.start()
+        for key, share, why in (
+            ("bob.key", (tmp_path / "shares/alice.share").read_text(), "does not open with this key"),
+            ("alice.key", "", "is empty"),
+            ("alice.key", (tmp_path / "shares/alice.share").read_text()[:-9], "cut off"),
+            ("alice.key", (tmp_path / "shares/alice.share").read_text().replace('"prod"', '"test"'), "of cluster test"),
+            ("eve.key", (tmp_path / "shares/alice.share").read_text().replace('"alice"', '"eve"'), "no owner"),
+        ):
+            (tmp_path / "wrong.share").write_text(share)
+            ran = lab.ctl("coordinators", "recover", "--share", "wrong.share", "--key", key, "--yes")
+            assert (ran.status, why in ran.err) == (REFUSED, True), ran
+        assert not (keys / "seed").exists()
+        assert lab.ctl(*wanted, "--key", "alice.key").status == UNCONFIRMED
+        told = lab.good(*wanted, "--key", "alice.key", "--yes", "--request", "recover.json").out
+        assert "epoch" in told and "keeps the coordinator coordinator-1" in told
+        assert "not ready" in lab.ctl("coordinators", "status").out
+        lab.good("trust", "sign", "recover.json", "--root-key", lab.roots, "--yes")
+        lab.good("coordinators", "commit", "recover.json")
+        assert seeds.load(keys, {}) == seed
+        assert lab.good("epoch", "show").out.strip() == "2"
+        lab.good("coordinators", "status")
+        lab.good("allow", "add", "node-b")
+        lab.good("tokens", "create", "--node", "node-b", "--json")
+        assert lab.good("audit", "verify", "--json").json["good"]
+        for secret in (seed.seed.hex(), seed.salt.hex()):
+            assert secret not in lab.log() + told
+    finally:
+        lab.stop()

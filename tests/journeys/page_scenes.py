@@ -110,6 +110,16 @@ def bundles_exported(world: World) -> None:
     world.good("holdfastctl trust export --to bundles")
 
 
+def secrets_lost(world: World) -> None:
+    """All but what a coordinator needs to start."""
+    world.stop("holdfast-coordinator")
+    keys = world.at / "var/lib/holdfast-coordinator/keys"
+    for path in (keys / "seed", keys / "identity.pem", *keys.glob("config-*.pem")):
+        path.unlink()
+    world.start("holdfast-coordinator")
+    world.until("holdfastctl status", "untrusted_history")
+
+
 def no_request(world: World) -> None:
     for path in world.at.glob("*.json"):
         path.unlink()

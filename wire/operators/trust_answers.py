@@ -163,3 +163,16 @@ class SeedShares(AnswerMessage):
     """A share of the seed for each owner that the manifest names, as its file has it: sealed to the owner's key."""
 
     shares: Mapping[str, str]
+
+
+@message
+class RecoveryStanding(AnswerMessage):
+    """What this coordinator lacks, in words, or nothing; the newest manifest, by its hash, and the owners whom it
+    names: not verified where the seed is what is missing.
+    """
+
+    cluster_id: str = member(IDENTIFIER)
+    coordinator_id: str = member(IDENTIFIER)
+    manifest: str
+    lacks: str
+    owners: tuple[str, ...]

@@ -8,6 +8,7 @@
     SetDraftRequest         POST /v1/coordinators/set
     SetSubmission           POST /v1/coordinators/commit
     SeedSharesRequest       POST /v1/coordinators/shares
+    SeedRecovery            POST /v1/coordinators/recover
 
 A wish is a verb with its arguments, `{"wish": "retire", "key_id": ...}`. What is absent is as the coordinator has it.
 """
@@ -20,6 +21,7 @@ from snapshot.signature import ALGORITHMS
 from wire.forms import (
     BOOLEAN,
     CONTENT,
+    DIGEST,
     HASH,
     IDENTIFIER,
     SCOPE,
@@ -175,3 +177,21 @@ class SetSubmission(Message):
 @message
 class SeedSharesRequest(Message):
     """Nothing is said with it: who the owners are stands in the manifest."""
+
+
+@message
+class SeedRecovery(Message):
+    """The seed and its salt, as an owner brings them, signed for the manifest of this hash. No text of it shows them.
+    `force`: though other coordinators may be ready.
+    """
+
+    owner: str = member(IDENTIFIER)
+    manifest: str = member(DIGEST)
+    seed: bytes = member(binary(64))
+    salt: bytes = member(binary(64))
+    signature: bytes = member(binary(64))
+    force: bool = member(BOOLEAN, default=False)
+    despite_reports: bool = member(BOOLEAN, default=False)
+
+    def __repr__(self) -> str:
+        return f"SeedRecovery(owner={self.owner!r}, ...)"

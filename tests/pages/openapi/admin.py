@@ -95,6 +95,7 @@ from wire.operators.trust_answers import (
     HeadRevocations,
     HeldKeys,
     PublishedVersions,
+    RecoveryStanding,
     RevocationDone,
     Rotation,
     SeedShares,
@@ -107,6 +108,7 @@ from wire.operators.trust_messages import (
     ForcedRemoval,
     RecoveryDraftRequest,
     RecoverySubmission,
+    SeedRecovery,
     SeedSharesRequest,
     SetDraftRequest,
     SetSubmission,
@@ -141,6 +143,7 @@ MESSAGES: dict[tuple[str, str], type[Message]] = {
     ("POST", "/v1/coordinators/set"): SetDraftRequest,
     ("POST", "/v1/coordinators/commit"): SetSubmission,
     ("POST", "/v1/coordinators/shares"): SeedSharesRequest,
+    ("POST", "/v1/coordinators/recover"): SeedRecovery,
     ("POST", "/v1/trust/requests"): BundleDraftRequest,
     ("POST", "/v1/recoveries/requests"): RecoveryDraftRequest,
 }
@@ -494,6 +497,18 @@ OPERATIONS = {
         (400, 403, 404, 409, 413, 503),
         body=_asks(("POST", "/v1/coordinators/commit")),
         description="On a coordinator that has the private half of the set's config key.",
+    ),
+    ("GET", "/v1/coordinators/recover"): Operation(
+        "What this coordinator lacks, and who can bring it",
+        _ok("By the newest manifest, which is not verified while the seed is missing.", RecoveryStanding),
+        (403, 409, 503),
+    ),
+    ("POST", "/v1/coordinators/recover"): Operation(
+        "Bring the seed of an owner",
+        _ok("A set of coordinators, which goes to the root keys and comes back.", DraftedRequest),
+        (400, 403, 404, 409, 503),
+        body=_asks(("POST", "/v1/coordinators/recover")),
+        description="The others are asked first, unless `force` is set. Nothing is adopted where anything is wrong.",
     ),
     ("POST", "/v1/coordinators/shares"): Operation(
         "A share of the seed for each owner that the manifest names",
