@@ -4,6 +4,7 @@ servers    who may ask what: listeners.py
 publisher  collector  seen  keeper   documents out, reports in, what goes with time
 rollouts                             changes, from ring to ring
 door  reminder  lately               operators from afar, what ends, the fleet in numbers
+storages                             what is published, in the stores that are declared
 """
 
 import argparse
@@ -62,6 +63,8 @@ from coordinator.setup import configuration, lost_database
 from coordinator.setup.configuration import Configuration, file_of
 from coordinator.setup.opening import open_as_coordinator
 from coordinator.setup.ports import Ports, bound_to
+from coordinator.storage.storages import StorageKeeper
+from coordinator.storage.ways import Ways
 from wire.certificate import BadCertificateError, Certificate, KeyPair, fingerprint
 from wire.endpoint import Endpoint
 from wire.limits import JOIN, REMOTE
@@ -133,6 +136,7 @@ class Daemon:
             nursery.start_soon(self.keeper.walk)
             nursery.start_soon(self.trims.note_readiness)
             nursery.start_soon(self.trims.run)
+            nursery.start_soon(self.coordinator.storages.run)
             nursery.start_soon(self.own_report.run)
             if self.recovering is not None:
                 nursery.start_soon(self.recovering.run)
@@ -223,6 +227,16 @@ def build(at: Configuration, now: Callable[[], float] = clock.now) -> Daemon:
     )
     publisher.require_listed(present.missing_authority)
     rollouts = Rollouts(database, at.settings, now, clock.elapsed_s, publisher.wake)
+    storages = StorageKeeper(
+        database,
+        at.coordinator_id,
+        Ways(at.storage, at.coordinator_id, file_of, now),
+        now,
+        lambda: publisher.health.published_heads,
+        lambda: standstill.why or absence.unread,  # nothing is given out there that is not handed out here
+        check_s=at.settings.storage_check_s,
+        poll_s=at.settings.store_polling_s,
+    )
     coordinator = Coordinator(
         cluster_id=cluster_id,
         coordinator_id=at.coordinator_id,
@@ -243,6 +257,7 @@ def build(at: Configuration, now: Callable[[], float] = clock.now) -> Daemon:
         last_read=LastRead(value_shapes.load(at.value_shapes)),
         standstill=standstill,
         absence=absence,
+        storages=storages,
     )
     readiness = Readiness()
     door = Door(database, PinTable([shown.der]), now)

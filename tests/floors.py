@@ -102,11 +102,8 @@ ROOMS: dict[str, tuple[str, ...]] = {
         "coordinator.replicas",
     ),
     "coordinator.storage": (
-        "snapshot",
-        "wire.operators",
-        "coordinator.base",
-        "coordinator.database",
-        "coordinator.keys",
+        *("snapshot", "wire", "wire.operators"),
+        *("coordinator.base", "coordinator.declared", "coordinator.keys", "coordinator.database"),
     ),
     "coordinator.rollout": (
         *("snapshot", "wire", "wire.operators"),
@@ -144,7 +141,7 @@ ROOMS: dict[str, tuple[str, ...]] = {
         ),
         *("coordinator.replicas", "coordinator.changes", "coordinator.reports", "coordinator.publishing"),
         "coordinator.trust",
-        *("coordinator.membership", "coordinator.rollout", "coordinator.fleet"),
+        *("coordinator.membership", "coordinator.rollout", "coordinator.fleet", "coordinator.storage"),
     ),
     "coordinator.api": (
         *("snapshot", "wire", "wire.operators"),
@@ -169,7 +166,7 @@ ROOMS: dict[str, tuple[str, ...]] = {
         *("coordinator.base", "coordinator.declared", "coordinator.configs", "coordinator.keys"),
         *("coordinator.database", "coordinator.changes", "coordinator.reports", "coordinator.replicas"),
         *("coordinator.publishing", "coordinator.rollout", "coordinator.membership", "coordinator.setup"),
-        *("coordinator.runtime", "coordinator.api"),
+        *("coordinator.storage", "coordinator.runtime", "coordinator.api"),
     ),
     "holdfast": (),
     "holdfast.terminal": ("wire", "holdfast"),

@@ -28,6 +28,7 @@ from coordinator.api.recover_api import RecoverApi
 from coordinator.api.replica_api import ReplicaApi
 from coordinator.api.resource_api import ResourceApi
 from coordinator.api.roster_api import RosterApi
+from coordinator.api.storage_api import StorageApi
 from coordinator.runtime.context import Coordinator
 from coordinator.runtime.fleet_figures import Lately
 from coordinator.runtime.metrics import ProbeRoutes, Readiness
@@ -127,5 +128,6 @@ def admin_routes(coordinator: Coordinator, door: Door, reminder: Reminder) -> li
         ResourceApi(coordinator),
         LeavingApi(coordinator),
         RosterApi(coordinator),
+        StorageApi(coordinator),
     )
     return [route for api in apis for route in api.routes()]

@@ -51,6 +51,9 @@ class CoordinatorSettings:
         default=True, metadata={"about": "remove members that nobody has seen for so long; else they are only named"}
     )
     store_polling_s: int = _number(5, 1, 300, "how often the store is polled for changes of others")
+    storage_check_s: int = _number(
+        600, 10, DAY, "how often a store that is kept up to date is listed, for what was lost or changed there"
+    )
     database_away_s: int = _number(
         DAY, 0, 3 * DAY, "how long the last heads are signed again as they are while the database is away; 0: never"
     )

@@ -4,6 +4,7 @@
     in_library     what is only read and handed out, beside them
     in_planner     what is read and worked out of the whole fleet: of a large one that is seconds
     in_compiler    compiling, signing and verifying, which take long and write nothing
+    in_thread_of   what waits for one disk, or one server, that may hang: whoever has it hangs alone
     in_waiting     what a process of its own works out; on a busy machine that is minutes, and holds up nobody else
 
 One call is one transaction. A call that has begun runs to its end, also when its caller is cancelled: what was written
@@ -51,6 +52,15 @@ async def in_compiler(
     operation: Callable[Parameters, Result], *arguments: Parameters.args, **named: Parameters.kwargs
 ) -> Result:
     return await _run(_compiler, partial(operation, *arguments, **named))
+
+
+async def in_thread_of(
+    thread: trio.CapacityLimiter,
+    operation: Callable[Parameters, Result],
+    *arguments: Parameters.args,
+    **named: Parameters.kwargs,
+) -> Result:
+    return await _run(thread, partial(operation, *arguments, **named))
 
 
 async def in_waiting(

@@ -317,6 +317,17 @@ publishing_claims = Table(  # who publishes for whom at this moment: replicas/cl
     Column("node_ids", Text, nullable=False),  # JSON array
 )
 
+storage_reports = Table(  # how each store stands, and who keeps it up: storage/storage_records.py
+    "storage_reports",
+    metadata,
+    Column("endpoint_id", Text, primary_key=True),
+    Column("place", Text, primary_key=True),  # nothing, or whose directory it is
+    Column("coordinator_id", Text, nullable=False),
+    Column("word", Text, nullable=False),  # another one each time
+    Column("at", Double, nullable=False),
+    Column("body", Text, nullable=False),
+)
+
 # --- objects (rules H8) --------------------------------------------------------------------------------------------
 
 objects = Table(

@@ -407,13 +407,15 @@ class QosPolicy(Resource):
 class StorageEndpoint(Resource):
     KIND = "StorageEndpoint"
     ABOUT = (
-        "A mirror: an HTTPS file server with the tree that `holdfastctl publish --to` writes, which somebody runs and"
-        " keeps up to date. Nodes ask it for heads and documents where no coordinator answers. Its certificate is of"
-        " the same CA as the coordinator's, unless one of `system_roots`, `authorities` and `certificates` says what it"
-        " is of; agents from before these pass over such a mirror. Nodes show it no certificate of their own then. It"
-        " speaks TLS 1.3, and redirects are not followed. It is believed nothing: what it gives is verified all the"
-        " same, and whoever runs it sees what is asked for. No Holdfast program serves or copies such a tree by itself;"
-        " `families` and `replicates` are told to the node that is said to run it, for whoever does."
+        "A store of what is published: an HTTPS file server with the tree that `holdfastctl publish --to` writes."
+        " A coordinator keeps it up to date where its coordinator.toml says how (`[storage.<id>]`: a directory, or"
+        " an S3-compatible bucket); else somebody does. Nodes ask it for heads and documents where no coordinator"
+        " answers. Its certificate is of the same CA as the coordinator's, unless one of `system_roots`,"
+        " `authorities` and `certificates` says what it is of; agents from before these pass over such a mirror."
+        " Nodes show it no certificate of their own then. It speaks TLS 1.3, and redirects are not followed. It is"
+        " believed nothing: what it gives is verified all the same, and whoever runs it sees what is asked for. A"
+        " coordinator writes there what `organizations` and `families` say, and nothing of another organization;"
+        " `replicates` is told to the node that runs it."
     )
 
     url: str = member(ENDPOINT, "where it answers")

@@ -9,7 +9,7 @@ import os
 import re
 import stat
 import tempfile
-from collections.abc import Container, Iterator
+from collections.abc import Container, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -30,27 +30,33 @@ class Folder:
 
     def put(self, name: str, data: bytes) -> bool:
         """Whether it was written: it was not there, or held other bytes. A reader sees the old ones or the new."""
-        path = self.path / name
-        if _holds(path, data):
+        if _holds(self.path / name, data):
             return False
+        self.put_pieces(name, (data,))
+        return True
+
+    def put_pieces(self, name: str, pieces: Iterable[bytes]) -> None:
+        """In place of whatever is there, whole."""
+        path = self.path / name
         descriptor, made = tempfile.mkstemp(prefix=".holdfast-", suffix=".tmp", dir=self.path)
         temporary = Path(made)
         try:
             with os.fdopen(descriptor, "wb") as file:
-                file.write(data)
+                file.writelines(pieces)
                 file.flush()
                 with contextlib.suppress(PermissionError):  # a stick formatted as FAT has no modes
                     os.fchmod(descriptor, 0o644)
                 os.fsync(descriptor)
             temporary.replace(path)
-        except OSError as error:
+        except BaseException as error:
             temporary.unlink(missing_ok=True)
-            raise OSError(error.errno, error.strerror, str(path)) from error
-        return True
+            if isinstance(error, OSError):
+                raise OSError(error.errno, error.strerror, str(path)) from error
+            raise
 
     def take_away(self, wanted: Container[str]) -> int:
         """How many files of ours went that nobody wants any more, half-written ones among them."""
-        stale = [file for file in self._files() if file not in wanted]
+        stale = [file for file in self.files() if file not in wanted]
         for name in stale:
             (self.path / name).unlink(missing_ok=True)
         return len(stale)
@@ -59,8 +65,8 @@ class Folder:
         """What came and went is durable."""
         keystore.sync_directory(self.path)
 
-    def _files(self) -> Iterator[str]:
-        """Plain files with names of ours: we make no others."""
+    def files(self) -> Iterator[str]:
+        """Plain files with names of ours, half-written ones among them: we make no others."""
         with os.scandir(self.path) as entries:
             for entry in entries:
                 is_ours = self.ours.fullmatch(entry.name) or _TEMPORARY.fullmatch(entry.name)

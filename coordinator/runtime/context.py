@@ -23,6 +23,7 @@ from coordinator.reports.collector import HeartbeatCollector
 from coordinator.reports.last_seen import Seen
 from coordinator.rollout.rollout import Rollouts
 from coordinator.runtime.absence import Absence
+from coordinator.storage.storages import StorageKeeper
 from wire.certificate import Certificate
 from wire.logs import log
 from wire.request import HttpError
@@ -160,6 +161,7 @@ class Coordinator:
     node_authority: Path  # the CA that they are given, where `init` has put it
     last_read: LastRead
     absence: Absence
+    storages: StorageKeeper
     alarms: dict[str, int] = field(default_factory=dict)
     standstill: Standstill = field(default_factory=Standstill)
     refused_joins: RefusedJoins = field(default_factory=RefusedJoins)

@@ -15,7 +15,7 @@ from coordinator.reports import refusals
 from coordinator.reports.refusals import Figures
 from coordinator.rollout import change_figures
 from coordinator.rollout.change_figures import ChangeFigures
-from coordinator.runtime import change_metrics, expiries, fleet_metrics
+from coordinator.runtime import change_metrics, expiries, fleet_metrics, storage_metrics
 from coordinator.runtime.context import Coordinator
 from coordinator.runtime.fleet_figures import FleetFigures, Lately
 from coordinator.runtime.reminder import Reminder
@@ -105,6 +105,7 @@ class _Collected(Collector):
         yield from self._ends()
         yield from self._listeners()
         yield from self._refusals()
+        yield from storage_metrics.families(self.coordinator.storages)
         yield from change_metrics.families(self.changes) if self.changes is not None else ()
         yield from change_metrics.counters(self.coordinator.rollouts.health)
         yield from fleet_metrics.families(self.fleet) if self.fleet is not None else ()

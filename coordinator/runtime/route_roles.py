@@ -41,6 +41,7 @@ _BY_ROLE: Mapping[OperatorRole, tuple[str, ...]] = {
         "GET /v1/revocations",
         "GET /v1/rotation",
         "GET /v1/status",
+        "GET /v1/storage",
         "GET /v1/tokens",
         "GET /v1/trim",
         "GET /v1/trust",

@@ -7,6 +7,7 @@ coordinator_id = "coord-1"
 [tls]       certificate  key
 [keys]      directory (of config-*.pem)  token
 [secrets]   value_shapes
+[storage.<id>]  how this machine writes to a StorageEndpoint (storage_access.py)
 [settings]  the numbers of settings.py
 """
 
@@ -20,6 +21,7 @@ from typing import Any
 
 from coordinator.base.refusal import Code, Refused
 from coordinator.base.settings import CoordinatorSettings
+from coordinator.base.storage_access import StorageAccess, access_faults, read_access
 from wire import forms
 
 DEFAULT_PATH = Path("/etc/holdfast/coordinator.toml")
@@ -107,6 +109,7 @@ class Configuration:
     keys_directory: Path
     token_key: str
     value_shapes: str
+    storage: tuple[StorageAccess, ...]
     settings: CoordinatorSettings
 
 
@@ -148,6 +151,7 @@ def parse(text: str) -> Configuration:
         keys_directory=Path(values["keys"]["directory"]),
         token_key=values["keys"]["token"],
         value_shapes=_value(values, "secrets", "value_shapes"),
+        storage=read_access(values.get("storage", {})),
         settings=CoordinatorSettings.from_mapping(values.get("settings", {})),
     )
 
@@ -164,12 +168,13 @@ def file_of(name: str, environment: Mapping[str, str] = os.environ) -> Path:
 
 
 def _problems(values: Mapping[str, object]) -> Iterator[str]:
-    known = ["coordinator_id", *TABLES, "settings"]
+    known = ["coordinator_id", *TABLES, "storage", "settings"]
     yield from (_unknown(name, known) for name in values if name not in known)
     if not forms.IDENTIFIER.takes(values.get("coordinator_id")):
         yield "coordinator_id must be an id: a-z 0-9 . _ -"
     for table, members in TABLES.items():
         yield from _problems_of_table(table, members, values.get(table, {}))
+    yield from access_faults(values.get("storage", {}))
     if not isinstance(values.get("settings", {}), dict):
         yield "settings must be a table"
 

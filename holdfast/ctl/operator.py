@@ -33,6 +33,7 @@ COMMANDS = {
     "rotate": ("holdfast.ctl.rotate", "rotate"),
     "show-certificate": ("holdfast.ctl.certificate", "show_certificate"),
     "status": ("holdfast.ctl.fleet", "status"),
+    "storage": ("holdfast.ctl.storage", "storage"),
     "test": ("holdfast.ctl.rehearse", "test"),
     "tokens": ("holdfast.ctl.tokens", "tokens"),
     "trust": ("holdfast.ctl.trust", "trust"),

@@ -36,6 +36,7 @@ class Founded:
     settings: str = ""
     listen: str = ""
     coordinator_id: str = "coord-1"
+    tables: str = ""  # further ones of coordinator.toml
 
     def __post_init__(self) -> None:
         self.bundles = Bundles(self.now)
@@ -88,6 +89,7 @@ directory = "{at}/keys"
 token = "{at}/token.pem"
 [settings]
 {self.settings}
+{self.tables}
 """
 
     def configuration(self) -> Configuration:

@@ -10,6 +10,7 @@ import pytest
 import yaml
 
 from agent.config import configuration as agents
+from coordinator.base import storage_access
 from coordinator.declared import resources as declared
 from coordinator.setup import configuration as coordinators
 from store.base.journal import MOST_EVENTS
@@ -144,3 +145,10 @@ def _share(line: str) -> float:
 
 def _percent(line: str) -> list[float]:
     return [float(each) for each in re.findall(r"([\d.]+) %", line)]
+
+
+def stores(text: str) -> None:
+    """Tables of coordinator.toml that say how stores are written to."""
+    tables = tomllib.loads(text)["storage"]
+    assert list(storage_access.access_faults(tables)) == []
+    assert len(storage_access.read_access(tables)) == len(tables)

@@ -35,6 +35,7 @@ from tests.journeys.page_fragments import (
     service_table,
     service_with_limits,
     share_of_a_core,
+    stores,
     targets,
     unit,
 )
@@ -265,7 +266,9 @@ COVERED: dict[str, list[tuple[str, Kind]]] = {
         ("holdfastctl epoch raise --request", Runs(before=no_request)),
         ("holdfast status", Elsewhere("tests/holdfast/test_may_command.py", "continue_services", "start_service")),
         ("holdfastctl drill outage", Runs()),
-        ("holdfastctl publish --to /srv", Runs()),
+        ("[storage.mirror]", Reads(stores)),
+        ("[storage.mirror]", Reads(stores)),
+        ("holdfastctl storage", Runs()),
         ("holdfastctl coordinators certificate", Runs()),
         ("holdfastctl coordinators ca begin", Runs()),
         ("holdfastctl coordinators ca use", Runs(before=next_ca_confirmed)),

@@ -4,6 +4,7 @@ import dataclasses
 from pathlib import Path
 
 from agent.config import configuration as agents
+from coordinator.base import storage_access
 from coordinator.base.settings import CoordinatorSettings
 from coordinator.setup import configuration as coordinators
 
@@ -53,6 +54,11 @@ and without it half of the head's lifetime is at least 300 s; `snapshot_refresh_
 at least that; `head_lifetime_s` does not exceed `snapshot_lifetime_s`, nor `poll_after_s` the head's lifetime.
 """
 
+STORAGE = """\
+How this machine writes to a `StorageEndpoint` of that id: to a directory, or to a bucket. One table for each; several
+coordinators that reach one bucket leave it to one of them.\
+"""
+
 TABLES = (
     ("[node]", agents.NodeTable),
     ("[coordinator]", agents.CoordinatorTable),
@@ -100,11 +106,16 @@ def _coordinator_tables() -> list[str]:
     tables = [
         f"### `[{table}]`\n\n" + _rows(coordinator_rows(table, keys)) for table, keys in coordinators.TABLES.items()
     ]
+    tables.append(f"### `[storage.<id>]`\n\n{STORAGE}\n\n" + _rows(storage_rows()))
     return [first, *tables, "### `[settings]`\n\n" + _rows(settings_rows(dataclasses.fields(CoordinatorSettings)))]
 
 
 def coordinator_rows(table: str, keys: dict[str, str]) -> list[tuple[str, str, str, str]]:
     return [(name, _form(table, name), _optional(table, name), about) for name, about in keys.items()]
+
+
+def storage_rows() -> list[tuple[str, str, str, str]]:
+    return [(name, "text", _value(storage_access.DEFAULTS[name]), about) for name, about in storage_access.KEYS.items()]
 
 
 def settings_rows(settings: tuple[dataclasses.Field, ...]) -> list[tuple[str, str, str, str]]:

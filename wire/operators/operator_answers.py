@@ -26,6 +26,7 @@ from wire.messages import CERTIFICATE_BYTES
 
 CHANGES_OF_A_SECTION = ("set", "remove", "patch")
 REPLICA_STATES = ("ready", "not_ready", "stopped", "silent", "unheard", "forgotten")
+STORAGE_STATES = ("current", "behind", "failing", "silent", "elsewhere")
 COUNT = integer()
 VERSION = integer(1)
 
@@ -282,6 +283,39 @@ class ReplicaStandings(AnswerMessage):
     newest: int = member(COUNT)
     manifest: str
     coordinators: tuple[ReplicaStanding, ...]
+
+
+@message
+class StorageStanding:
+    """One declared store. `way`: how it is written to, and by whose word the rest is; nothing where no coordinator
+    keeps it up. `files`: known to lie there; `behind`: that it lacks, for `lag_s`, of which it has `refused` some.
+    `fault`, `detail`: why the last round came to nothing, or nothing. Times are Unix seconds.
+    """
+
+    id: str = member(IDENTIFIER)
+    url: str
+    way: str
+    coordinator_id: str
+    state: str = member(one_of(*STORAGE_STATES))
+    files: int = member(COUNT)
+    behind: int = member(COUNT)
+    refused: int = member(COUNT)
+    lag_s: float
+    good_at: float | None
+    said_at: float | None
+    fault: str
+    detail: str
+    remedy: str
+
+
+@message
+class StorageStandings(AnswerMessage):
+    """`undeclared`: stores that the coordinator which answers has a way to, and that are not declared."""
+
+    now: float
+    answering: str = member(IDENTIFIER)
+    stores: tuple[StorageStanding, ...]
+    undeclared: tuple[str, ...]
 
 
 @message

@@ -66,6 +66,7 @@ from wire.operators.operator_answers import (
     ResourceEntry,
     ResourcePage,
     RevokedToken,
+    StorageStandings,
     TokenList,
     UnpublishedChanges,
     Written,
@@ -482,6 +483,11 @@ OPERATIONS = {
     ("GET", "/v1/coordinators/status"): Operation(
         "What each coordinator says of itself, and what is wrong with it",
         _ok("By its last word, which is at most half a minute old where it runs.", ReplicaStandings),
+        (403, 503),
+    ),
+    ("GET", "/v1/storage"): Operation(
+        "How each declared store of published files stands",
+        _ok("By the last word of the coordinator that keeps it up.", StorageStandings),
         (403, 503),
     ),
     ("POST", "/v1/coordinators/set"): Operation(

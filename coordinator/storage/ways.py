@@ -1,0 +1,60 @@
+"""How each declared store is written to: as this machine's coordinator.toml says (`[storage.<id>]`)."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import trio
+
+from coordinator.base.storage_access import StorageAccess
+from coordinator.declared.kinds import StorageEndpoint
+from coordinator.storage.directory_store import DirectoryStore
+from coordinator.storage.s3_store import S3Access, opened_s3
+from coordinator.storage.store import OpenStore
+
+DIRECTORY, BUCKET = "directory", "bucket"
+
+
+@dataclass(frozen=True)
+class StoreWay:
+    """`place`: whose directory it is, or nothing for a store that all coordinators reach."""
+
+    name: str
+    open: OpenStore
+    place: str = ""
+
+
+@dataclass
+class Ways:
+    """`file_of` gives the file that `credential:NAME` stands for."""
+
+    access: tuple[StorageAccess, ...]
+    coordinator_id: str
+    file_of: Callable[[str], Path]
+    now: Callable[[], float]
+    _threads: dict[str, trio.CapacityLimiter] = field(default_factory=dict)
+
+    @property
+    def endpoint_ids(self) -> frozenset[str]:
+        """The endpoints that coordinator.toml names."""
+        return frozenset(access.endpoint_id for access in self.access)
+
+    def find(self, endpoint: StorageEndpoint) -> StoreWay | None:
+        """None: whoever runs it keeps it up."""
+        access = next((access for access in self.access if access.endpoint_id == endpoint.id), None)
+        if access is None:
+            return None
+        if access.directory:
+            thread = self._threads.setdefault(access.directory, trio.CapacityLimiter(1))
+            store = DirectoryStore(Path(access.directory), thread)
+            return StoreWay(f"{DIRECTORY} {access.directory}", store.open, self.coordinator_id)
+        return StoreWay(f"{BUCKET} {access.bucket}", lambda: opened_s3(self._bucket(access), self.now))
+
+    def _bucket(self, access: StorageAccess) -> S3Access:
+        return S3Access(
+            access.bucket,
+            access.region,
+            access.prefix,
+            lambda: self.file_of(access.credentials),
+            Path(access.ca_file) if access.ca_file else None,
+        )
