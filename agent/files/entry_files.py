@@ -10,6 +10,9 @@ own bytes: another endpoint leaves the settings as they are, and the file is lin
 scope that they are from.
 
     entry_files(scope, sections, read, made, revoked)    the files of a scope; what it has read once, `made` keeps
+
+The routes are all of their parts, one after the other: they are other ones where a part is. So nothing is read to tell
+whether they have changed: with one of 10,000 parts that would be all of the others.
 """
 
 import hashlib
@@ -26,6 +29,7 @@ from snapshot.manifest import SectionEntry
 SERVICES_TYPE, SERVICES = "service_assignment", "services"
 SETTINGS_FILE, RESOURCES_FILE, ROUTES_FILE = "settings.json", "resources.json", "routes.json"
 MOST_KEPT = 4096
+PIECE_BYTES = 64 << 10  # small parts are written together
 
 ReadSection = Callable[[str], bytes]
 Pieces = Callable[[ReadSection], Iterable[bytes]]
@@ -33,11 +37,14 @@ Pieces = Callable[[ReadSection], Iterable[bytes]]
 
 @dataclass(frozen=True)
 class EntryFile:
-    """`pieces` makes the bytes from those of the sections, a part at a time."""
+    """`pieces` makes the bytes from those of the sections, a part at a time. `entry`: their hash and size, or where
+    `read_entry` is asked for these a hash of what they are made from, and the most that they can be.
+    """
 
     path: str
     entry: SectionEntry
     pieces: Pieces
+    read_entry: Callable[[], SectionEntry] | None = None
 
 
 @dataclass
@@ -48,8 +55,7 @@ class MadeEntries:
 
     _kept: OrderedDict[bytes, SectionEntry | None] = field(default_factory=OrderedDict)
 
-    def of(self, source: Iterable[str], pieces: Pieces, read: ReadSection) -> SectionEntry | None:
-        key = hashlib.sha256("\n".join(source).encode()).digest()
+    def of(self, key: bytes, pieces: Pieces, read: ReadSection) -> SectionEntry | None:
         if key not in self._kept:
             self._kept[key] = _entry_of(pieces(read))
             while len(self._kept) > MOST_KEPT:
@@ -67,6 +73,12 @@ class _Source:
     pieces: Pieces
     beside: tuple[str, ...] = ()
 
+    @property
+    def key(self) -> bytes:
+        """Another one wherever its bytes may be others."""
+        hashes = [entry.sha256 for entry in self.sections.values()]
+        return hashlib.sha256("\n".join((self.path, *hashes, *self.beside)).encode()).digest()
+
 
 def entry_files(
     scope: str,
@@ -77,10 +89,22 @@ def entry_files(
 ) -> Iterator[EntryFile]:
     """The files that a scope gives beside its own folder: one service's settings, or the routes; else none."""
     for source in _sources(scope, sections, revoked):
-        hashes = [entry.sha256 for entry in source.sections.values()]
-        entry = made.of((source.path, *hashes, *source.beside), source.pieces, read)
-        if entry is not None:
+        if source.path == ROUTES_FILE:
+            yield _routes_file(source, read, made)
+        elif (entry := made.of(source.key, source.pieces, read)) is not None:
             yield EntryFile(source.path, entry, source.pieces)
+
+
+def _routes_file(source: _Source, read: ReadSection, made: MadeEntries) -> EntryFile:
+    key = source.key
+
+    def read_entry() -> SectionEntry:
+        entry = made.of(key, source.pieces, read)
+        assert entry is not None  # noqa: S101 - a map of nothing has its brackets
+        return entry
+
+    most = EMPTY_BYTES + sum(entry.size for entry in source.sections.values())
+    return EntryFile(source.path, SectionEntry(key.hex(), most), source.pieces, read_entry)
 
 
 def _sources(scope: str, sections: Mapping[str, SectionEntry], revoked: frozenset[str]) -> Iterator[_Source]:
@@ -122,11 +146,16 @@ def _resources_without(revoked: frozenset[str]) -> Pieces:
 def _map_of(names: list[str]) -> Pieces:
     def pieces(read: ReadSection) -> Iterator[bytes]:
         between = b"{"
+        together = bytearray()
         for part in map(read, names):
             if part[:1] == b"{" and len(part) > EMPTY_BYTES:
-                yield between + part[1:-1]
+                together += between
+                together += part[1:-1]
                 between = b","
-        yield b"{}" if between == b"{" else b"}"
+            if len(together) >= PIECE_BYTES:
+                yield bytes(together)
+                together.clear()
+        yield bytes(together) + (b"{}" if between == b"{" else b"}")
 
     return pieces
 

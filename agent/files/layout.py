@@ -6,7 +6,7 @@ services/<id>/*.json, routes.json    beside their scopes: entry_files.py
 """
 
 import hashlib
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 
@@ -28,6 +28,7 @@ class ProjectedFile:
     mode: int | None = None
     names: tuple[str, ...] = field(default=(), compare=False)
     made: Pieces | None = field(default=None, compare=False)  # of what is no section's own bytes
+    read_entry: Callable[[], SectionEntry] | None = field(default=None, compare=False)  # where the part is not its hash
 
     def pieces(self, read: ReadSection) -> Iterable[bytes]:
         """Its bytes, a section at a time."""
@@ -35,7 +36,12 @@ class ProjectedFile:
 
     @property
     def size(self) -> int:
+        """At most."""
         return sum(part.size for part in self.parts)
+
+    def read_parts(self) -> tuple[SectionEntry, ...]:
+        """By their hashes and sizes: what is to lie on the disk."""
+        return self.parts if self.read_entry is None else (self.read_entry(),)
 
     def mode_within(self, configured: int) -> int:
         """What is declared, never wider than what is configured; who may read may execute what is declared so."""
@@ -82,7 +88,7 @@ class ProjectedScope:
             place = folder_of(self.scope)
             return {f"{place}/{path}": file for path, file in self._config_files()}
         made = entry_files(self.scope, self.sections, self.read, self.made, self.revoked)
-        return {file.path: ProjectedFile((file.entry,), made=file.pieces) for file in made}
+        return {file.path: ProjectedFile((file.entry,), made=file.pieces, read_entry=file.read_entry) for file in made}
 
     def path_of(self, name: str) -> str:
         """Of the file that is a section."""

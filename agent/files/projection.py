@@ -59,14 +59,18 @@ FAULTS = {
 
 @dataclass(frozen=True)
 class Kept:
-    """Of a scope: what the present folder has already; sections by name, other files by path."""
+    """Of a scope: what the present folder has already. Its sections but those of these names, None for none at all;
+    other files by path.
+    """
 
-    sections: Set[str] = frozenset()
+    but_sections: Set[str] | None = None
     files: Set[str] = frozenset()
 
     def sizes_of_the_others(self, scope: ProjectedScope) -> Iterator[int]:
         """In bytes, of the files that it has not."""
-        yield from (entry.size for name, entry in scope.signed_sections.items() if name not in self.sections)
+        signed = scope.signed_sections
+        names = signed if self.but_sections is None else self.but_sections
+        yield from (signed[name].size for name in names)
         yield from (file.size for path, file in scope.others.items() if path not in self.files)
 
 
@@ -204,8 +208,10 @@ class Projection:
             with os.fdopen(descriptor, "rb", buffering=0) as file:
                 found = os.fstat(descriptor)
                 mode = files[path].mode_within(permissions.file_mode)
-                is_ours = stat.S_ISREG(found.st_mode) and permissions.are_of(descriptor, mode)
-                return is_ours and found.st_size == files[path].size and _holds(file, files[path].parts)
+                if not stat.S_ISREG(found.st_mode) or not permissions.are_of(descriptor, mode):
+                    return False
+                parts = files[path].read_parts()
+                return found.st_size == sum(part.size for part in parts) and _holds(file, parts)
         except OSError:
             return False
 
@@ -263,10 +269,10 @@ class Projection:
     def _find_kept(self, scope: ProjectedScope, whose: Mapping[str, Permissions]) -> Kept:
         """What is there with the same bytes and mode, and for the same readers."""
         place, before = folder_of(scope.scope), self._signed.get(scope.scope, {})
-        sections: Set[str] = frozenset()
+        but_sections = None
         if self._given.get(place) == whose[place]:
-            sections = scope.signed_sections.keys() - differing(before, scope.signed_sections)
-        return Kept(sections, {path for path, file in scope.others.items() if self._has(path, file, whose)})
+            but_sections = differing(before, scope.signed_sections) & scope.signed_sections.keys()
+        return Kept(but_sections, {path for path, file in scope.others.items() if self._has(path, file, whose)})
 
     def _has(self, path: str, file: ProjectedFile, whose: Mapping[str, Permissions]) -> bool:
         place = path.rpartition("/")[0] or path
@@ -345,11 +351,12 @@ def write_scope(
 def _write_signed(folder: int, scope: ProjectedScope, permissions: Permissions, kept: Kept, before: int) -> None:
     """By names within the two folders: of tens of thousands each saves the way there."""
     place = folder_of(scope.scope)
-    held = open_place(before, place) if kept.sections else contextlib.nullcontext(-1)
+    others = scope.signed_sections.keys() if kept.but_sections is None else kept.but_sections
+    held = open_place(before, place) if len(others) < len(scope.signed_sections) else contextlib.nullcontext(-1)
     with open_place(folder, place) as inside, held as outside:
         for section in scope.signed_sections:
             name = f"{section}.json"
-            if section in kept.sections:
+            if section not in others:
                 os.link(name, name, src_dir_fd=outside, dst_dir_fd=inside, follow_symlinks=False)
             else:
                 write_file(inside, name, (scope.read(section),), permissions, permissions.file_mode)
