@@ -587,6 +587,28 @@ _REQUEST: Table = {
     "schema_too_new": Explanation(
         "The database was migrated by a later version.", "Install that version of the coordinator; nothing was changed."
     ),
+    "moved": Explanation(
+        "The cluster was exported from here to another coordinator. This one still answers check-ins, with what was "
+        "published, renewed; it takes no change and admits nobody. `holdfastctl coordinators status` says where to.",
+        "Ask the other coordinator. If that one was never started: holdfastctl export --cancel.",
+    ),
+    "export_failed": Explanation(
+        "The export could not be made; nothing was changed, and no file was left.", "Correct what the message names."
+    ),
+    "export_damaged": Explanation(
+        "A file is no export of a cluster, is cut off or was changed, or the history in it does not verify. Nothing of "
+        "it was taken.",
+        "Bring the file again; if it is the same there, holdfastctl export again on the coordinator that it is of.",
+    ),
+    "export_outdated": Explanation(
+        "The export is more than a week old: it may have been cancelled since, and the cluster have gone on.",
+        "Make a new one. If you know that nothing was changed since: --despite-age.",
+    ),
+    "wrong_recipient": Explanation(
+        "The export is encrypted to the identity of another coordinator than the one on this machine, or to one that "
+        "this machine had before.",
+        "Export for this one: holdfastctl coordinators identity writes the certificate that --for takes.",
+    ),
     "invalid_resources": Explanation(
         "Declared files are wrong; nothing was applied.", "Each problem names file, line, field and remedy."
     ),

@@ -118,7 +118,8 @@ ROOMS: dict[str, tuple[str, ...]] = {
     "coordinator.membership": (
         *("snapshot", "wire", "wire.operators"),
         *("coordinator.base", "coordinator.declared", "coordinator.keys", "coordinator.database"),
-        *("coordinator.changes", "coordinator.reports", "coordinator.publishing", "coordinator.trust"),
+        *("coordinator.changes", "coordinator.reports", "coordinator.publishing", "coordinator.rollout"),
+        "coordinator.trust",
     ),
     "coordinator.fleet": (
         *("snapshot", "wire", "wire.operators"),

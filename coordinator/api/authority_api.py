@@ -89,6 +89,7 @@ class AuthorityApi:
             publishing=PublishingHealth(health.reason, health.behind, health.conflicts, failed),
             due=tuple(EndingThing.of(thing, at.now()) for thing in self._reminder.due()),
             history=await in_library(history.describe, at.database, at.standstill.history),
+            moved="" if (to := at.standstill.moved) is None else f"{to.coordinator_id}, {to.url}",
         )
 
     async def keys(self, _request: Request) -> AnswerMessage:

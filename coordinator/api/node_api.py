@@ -16,7 +16,7 @@ from coordinator.base.threads import in_database, in_library
 from coordinator.database import documents
 from coordinator.database.documents import Document, StoredObject, container_of
 from coordinator.database.member import Member
-from coordinator.membership import enrolment, membership
+from coordinator.membership import enrolment, membership, moving
 from coordinator.membership.admissions import Admissions
 from coordinator.membership.enrolment import ProvenJoin
 from coordinator.membership.membership import Grant
@@ -159,12 +159,14 @@ class NodeApi:
     async def head(self, request: Request) -> Response:
         """A newer head at once, or when there is one within the wait; 204 leaves the held one as it is (rules K20)."""
         peer = await self._member(request)
-        if peer.state is PinState.ACTIVE:
-            self._at.seen.note(peer.node_id)
         held = (
             request.query_integer("epoch", 0, 0, MAX_INTEGER),
             request.query_integer("generation", 0, 0, MAX_INTEGER),
         )
+        if await self._has_gone_over(peer, held):
+            return Response(204, [self._issuer(), *([PROVE] if self._is_new(peer, "gone over") else [])])
+        if peer.state is PinState.ACTIVE:
+            self._at.seen.note(peer.node_id)
         wait_s = request.query_integer("wait", 0, 0, MOST_WAIT_S)
         news = await self._newer(request, peer, held, wait_s if peer.state is PinState.ACTIVE else 0)
         if news is not None and news.pair > held:
@@ -181,9 +183,14 @@ class NodeApi:
         try:
             mark = await in_library(restored_backup.prove_head, at.database, peer.node_id, data)
         except Refused as refused:
+            if at.standstill.moved is not None:  # by keys that are not known here
+                raise to_peer(refused) from refused
             at.alarm(Comparison.NODE_AHEAD.value)
             await self._note(peer, HEAD, (0, 0), refused.code.value)
             raise to_peer(refused) from refused
+        if at.standstill.moved is not None and mark.mark.authority_epoch > await self._epoch(peer.node_id):
+            await in_database(moving.note_ahead, at.database, now=at.now())
+            return Response(204, [self._issuer()])
         found = await in_library(restored_backup.stands, at.database, peer.node_id, mark)
         if found is Comparison.RESTORED_BACKUP or (
             found is Comparison.CONFLICT and self._is_new(peer, "proven conflict")
@@ -203,6 +210,17 @@ class NodeApi:
         if at.standstill.reason:
             at.board.wake_all()
         self._sound()
+
+    async def _has_gone_over(self, peer: TlsPeer, held: Pair) -> bool:
+        """Whether it holds an epoch of the coordinator that the cluster was exported to: ours is no restored database.
+        It counts no more among those that ask here, and once in a while it is to prove it (moving.py).
+        """
+        return self._at.standstill.moved is not None and held[0] > await self._epoch(peer.node_id)
+
+    async def _epoch(self, node_id: str) -> int:
+        """Of its last head here; none is above every one."""
+        news = await self._latest(node_id)
+        return MAX_INTEGER if news is None else news.pair[0]
 
     async def _newer(self, request: Request, peer: TlsPeer, held: Pair, wait_s: int) -> News | None:
         """None without news; a head below the held one where the node is ahead of the database."""
@@ -243,7 +261,7 @@ class NodeApi:
     async def _note(self, peer: TlsPeer, scope: str, held: Pair, outcome: str, **known: object) -> None:
         """Once in a while for each node and outcome: who claims without end fills neither the log nor the audit log."""
         at = self._at
-        if self._is_new(peer, outcome):
+        if at.standstill.moved is None and self._is_new(peer, outcome):
             log.warning("a node holds what is not on record", node=peer.node_id, scope=scope, held=held, **known)
             await in_database(restored_backup.note, at.database, peer.node_id, scope, held, outcome, now=at.now())
 

@@ -13,12 +13,12 @@ from coordinator.database.database import Database
 from coordinator.database.database_fault import line_of
 from coordinator.keys import keystore
 from coordinator.keys.signing_key import SigningKey, UnusableKeyError
-from coordinator.membership import coordinator_sets, replica_reports, replicas
+from coordinator.membership import coordinator_sets, moving, replica_reports, replicas
 from coordinator.membership.coordinator_sets import SetAdditions
 from coordinator.runtime.context import Coordinator
 from coordinator.trust import coordinator_set, restored_backup
 from coordinator.trust.ceremony import PublicKey
-from snapshot.identifiers import is_id
+from snapshot.identifiers import MAX_INTEGER, is_id
 from wire.operators.operator_answers import RemovedReplica, ReplicaList, ReplicaStanding, ReplicaStandings
 from wire.operators.trust_answers import CommittedSet, DraftedRequest
 from wire.operators.trust_messages import SUBMISSION_BYTES, SetDraftRequest, SetSubmission
@@ -44,11 +44,17 @@ class ReplicaApi:
         found = await in_library(replicas.list_replicas, self._at.database)
         return ReplicaList(self._at.coordinator_id, tuple(found))
 
-    async def standings(self, _request: Request) -> ReplicaStandings:
-        """What each of them has said last, and what is wrong. While the database is away, what this one knows."""
+    async def standings(self, request: Request) -> ReplicaStandings:
+        """What each of them has said last, and what is wrong. While the database is away, what this one knows.
+
+        `within`: where the cluster was exported, how many seconds ago a node has asked here that is named.
+        """
         at = self._at
         try:
-            return await in_library(_standings, at.database, at.standstill.history, at.coordinator_id, at.now())
+            await at.seen.write()  # who has asked in the last minute
+            within_s = request.query_integer("within", int(moving.ASKED_WITHIN_S), 1, MAX_INTEGER)
+            named = (at.database, at.standstill.history, at.coordinator_id)
+            return await in_library(partial(_standings, *named, within_s=within_s, now=at.now()))
         except SQLAlchemyError as error:
             said = filter(None, (f"the database does not answer: {line_of(error)}", at.absence.words))
             return _own_standing(at.coordinator_id, "; ".join(said), at.now())
@@ -111,7 +117,7 @@ def _own_standing(coordinator_id: str, fault: str, now: float) -> ReplicaStandin
     )
 
 
-def _standings(database: Database, fault: str, answering: str, now: float) -> ReplicaStandings:
+def _standings(database: Database, fault: str, answering: str, *, within_s: int, now: float) -> ReplicaStandings:
     newest, manifest = history.newest_manifest(database)
     judged = (replica_reports.judge(heard, now, newest) for heard in replica_reports.all_of(database))
     return ReplicaStandings(
@@ -121,4 +127,5 @@ def _standings(database: Database, fault: str, answering: str, now: float) -> Re
         newest=newest,
         manifest=manifest,
         coordinators=tuple(standing for standing in judged if standing is not None),
+        move=moving.read(database, within_s=within_s, now=now),
     )

@@ -53,6 +53,12 @@ class Code(enum.StrEnum):
     CONCURRENT_UPDATE = "concurrent_update"
     IN_USE = "in_use"
     SCHEMA_TOO_NEW = "schema_too_new"
+    # a cluster on its way to another coordinator
+    MOVED = "moved"
+    EXPORT_FAILED = "export_failed"
+    EXPORT_DAMAGED = "export_damaged"
+    EXPORT_OUTDATED = "export_outdated"
+    WRONG_RECIPIENT = "wrong_recipient"
     # what an operator declares or asks for
     INVALID_RESOURCES = "invalid_resources"
     INVALID_SETTINGS = "invalid_settings"

@@ -8,7 +8,7 @@ from sqlalchemy import insert, select, update
 
 from coordinator.base.refusal import Code, Refused
 from coordinator.database import schema
-from coordinator.database.database import Database, Transaction
+from coordinator.database.database import MOVED_FROM, Database, Transaction
 from coordinator.database.running_digests import UNDIGESTED
 from coordinator.declared.references import DEFAULT_SITE
 from coordinator.keys.tokens import key_id_of
@@ -27,6 +27,11 @@ _CHUNK = 500  # names in one statement
 _CLUSTER = select(schema.cluster)
 _SERVER_CERTIFICATES = select(schema.coordinators.c.certificate_sha256)
 _TOKEN_KEYS = select(schema.coordinators.c.token_key_id, schema.coordinators.c.token_public_key)
+_CAME = (
+    select(schema.moves.c.coordinator_id)
+    .where(schema.moves.c.direction == MOVED_FROM)
+    .order_by(schema.moves.c.at, schema.moves.c.coordinator_id)
+)
 _SITE_IDS = select(schema.sites.c.site_id)
 
 
@@ -54,6 +59,7 @@ class ClusterState:
     last_issued_at: int
     nonce_key: bytes
     put_back_epoch: int | None = None  # the database was restored, until the epoch is above it (restored_backup.py)
+    came_from: str = ""  # it is put back since it came from this coordinator (membership/moving.py)
 
     @property
     def is_restored(self) -> bool:
@@ -61,8 +67,17 @@ class ClusterState:
         return self.put_back_epoch is not None and self.authority_epoch <= self.put_back_epoch
 
     @property
+    def why(self) -> str:
+        """Where it is restored."""
+        return f"the cluster came from {self.came_from}: nothing is signed yet" if self.came_from else RESTORED_BACKUP
+
+    @property
     def remedy(self) -> str:
-        """Bundles first: the number of one that nodes hold must not come again (bundle_conflicts.py)."""
+        """Bundles first: the number of one that nodes hold must not come again (bundle_conflicts.py). One that has
+        moved has made none since.
+        """
+        if self.came_from:
+            return RAISE_EPOCH
         to = "" if self.put_back_epoch is None else f" --to {self.put_back_epoch + 1}"
         return f"{IMPORT_FIRST}, then {RAISE_EPOCH}{to}"
 
@@ -97,7 +112,16 @@ def standing(transaction: Transaction) -> ClusterState:
         row.last_issued_at,
         bytes(row.nonce_key),
         row.put_back_epoch,
+        _came_from(transaction, row.authority_epoch, row.put_back_epoch),
     )
+
+
+def _came_from(transaction: Transaction, authority_epoch: int, put_back_epoch: int | None) -> str:
+    """From whom, where the epoch has not been raised since."""
+    if put_back_epoch is None or authority_epoch > put_back_epoch:
+        return ""
+    row = transaction.row(_CAME.where(schema.moves.c.authority_epoch == put_back_epoch))
+    return "" if row is None else str(row.coordinator_id)
 
 
 def sound(transaction: Transaction) -> ClusterState:
@@ -106,7 +130,7 @@ def sound(transaction: Transaction) -> ClusterState:
     """
     found = standing(transaction)
     if found.is_restored:
-        raise Refused(Code.STALE_STATE, RESTORED_BACKUP, remedy=found.remedy)
+        raise Refused(Code.STALE_STATE, found.why, remedy=found.remedy)
     if transaction.known_state is not None and (gap := transaction.known_state.gap(transaction, found.authority_epoch)):
         raise Refused(Code.STALE_STATE, gap, remedy=f"{IMPORT_FIRST}, then {RAISE_EPOCH}")
     return found

@@ -125,6 +125,11 @@ def _replace(file: Path, data: bytes) -> None:
     keystore.sync_directory(file.parent)
 
 
+def keep(file: Path, mark: LinkMark, authority_epoch: int) -> None:
+    """That this was seen, for whoever reads it at a start. OSError."""
+    _replace(file, _to_bytes(LastSeen(mark, authority_epoch)))
+
+
 def forget(file: Path) -> None:
     with suppress(FileNotFoundError):
         file.unlink()

@@ -67,6 +67,10 @@ _IMMEDIATE = "holdfast_immediate"  # an execution option of ours: this transacti
 NO_SEED = "the database has a signed history, and the seed that continues it is not here"
 NO_SEED_REMEDY = "put the file `seed` of a coordinator of this cluster, or of a backup, beside the config keys; restart"
 _HISTORY = select(schema.pointers.c.key).limit(1)
+CANCEL_EXPORT = "holdfastctl export --cancel"
+# Of a move of the whole cluster (membership/moving.py): the first ends all changes here.
+MOVED_TO, MOVED_FROM = "to", "from"
+_MOVED = select(schema.moves.c.coordinator_id, schema.moves.c.url).where(schema.moves.c.direction == MOVED_TO)
 
 
 class OpenLink(Protocol):
@@ -250,13 +254,18 @@ class Database:
             return migrations.upgrade(connection)
 
     @contextmanager
-    def change(self, *, actor: str, now: float) -> Iterator[Transaction]:
+    def change(self, *, actor: str, now: float, after_move: bool = False) -> Iterator[Transaction]:
         """A change of the authoritative state. What does not audit itself is not committed. Where there is a history,
         the change is its next link.
+
+        `moved` once the cluster was exported from here (membership/moving.py), but for what goes on then, `after_move`:
+        what is out is renewed, and this coordinator keeps its house.
         """
         seen, link = self._known_state, None
         with self._begin(change=True) as connection:
             transaction = Transaction(connection, actor, now, self._memory, seen)
+            if not after_move:
+                _refuse_moved(transaction)
             digests = running_digests.read(connection)
             link = None if self.history is None else self.history.begin(transaction, digests)
             if link is not None and link.is_anew:
@@ -371,6 +380,15 @@ class Database:
                     connection.execute(text(f"SET LOCAL lock_timeout = {_LOCK_TIMEOUT_MS}"))
                     connection.execute(text("SELECT pg_advisory_xact_lock(:key)"), {"key": _CHANGES})
                 yield connection
+
+
+def _refuse_moved(transaction: Transaction) -> None:
+    row = transaction.row(_MOVED)
+    if row is not None:
+        remedy = f"do it there; if it was never started: {CANCEL_EXPORT}"
+        raise Refused(
+            Code.MOVED, f"the cluster was exported from here to {row.coordinator_id}, {row.url}", remedy=remedy
+        )
 
 
 def _engine(url: URL) -> Engine:

@@ -303,7 +303,7 @@ def link_strays(database: Database, *, now: float) -> bool:
     with database.read() as transaction:
         if database.history is None or transaction.row(_STRAY.limit(1)) is None:
             return False
-    with database.change(actor="coordinator", now=now) as transaction:
+    with database.change(actor="coordinator", now=now, after_move=True) as transaction:
         transaction.audited = True  # by the rows that it takes along
     return True
 

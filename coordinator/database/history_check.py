@@ -31,6 +31,7 @@ PAGE = 500  # links at a time, or ten times as many rows
 _ROWS_A_LINK = 10  # whose work is that of a link
 MOST_FAULTS = 100
 TRIM = "trim"  # the action of the audit row that says what was trimmed
+IMPORT = "cluster.import"  # the action of the row that says where a cluster came from (membership/moving.py)
 CLUSTER, COORDINATORS = "cluster", str(schema.coordinators.name)
 COMPARED = (CLUSTER, *running_digests.TABLES)
 
@@ -229,13 +230,20 @@ class _Page:
         epoch = cluster["put_back_epoch"]
         is_restored = epoch is not None and cluster["authority_epoch"] <= epoch
         if is_restored and not cursor.is_restored:
-            self.made.notes.append(
-                f"link {number}: a node proved that the database was restored from a backup; what was done between "
-                "that backup and this link is not in this history"
-            )
+            self.made.notes.append(f"link {number}: {self._explain_stop(number)}")
         if cursor.is_restored and not is_restored:
             self.made.notes.append(f"link {number}: epoch {cluster['authority_epoch']} ended that")
         return is_restored
+
+    def _explain_stop(self, number: int) -> str:
+        table = schema.audit
+        is_import = (table.c.link == number) & (table.c.action == IMPORT)
+        if _count(self.transaction, is_import):
+            return "the cluster came from another coordinator, and nothing was signed until its epoch was raised"
+        return (
+            "a node proved that the database was restored from a backup; what was done between that backup and this "
+            "link is not in this history"
+        )
 
     def _row_fault(self, number: int, row: Row[Any], what: str) -> None:
         subject = bound_text(f"{row.action} {row.subject} by {row.actor}, {_time(row.at)}")

@@ -71,6 +71,7 @@ DIGESTED: Mapping[Table, tuple[str, ...]] = {
     schema.token_uses: ("jti", "node_id", "certificate_sha256", "at"),
     schema.allowlist: ("node_id", "kind", "site_id", "certificate_sha256", "added_at"),
     schema.revocations: ("category", "value", "at", "reason"),
+    schema.moves: ("identity_sha256", "direction", "coordinator_id", "url", "at", "authority_epoch"),
     schema.node_authorities: ("certificate_sha256", "certificate", "standing", "added_at"),
     # One content under one version, for ever. Which document carries it, and whether it is listed yet, may change.
     schema.published: ("node_id", "scope", "authority_epoch", "config_version", "content_hash"),

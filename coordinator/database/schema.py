@@ -77,6 +77,18 @@ coordinator_reports = Table(  # the last word of each, of itself: membership/rep
     Column("transition", Text, nullable=False),
 )
 
+moves = Table(  # of the whole cluster, to another coordinator and from another one: membership/moving.py
+    "moves",
+    metadata,
+    Column("identity_sha256", Text, primary_key=True),  # of the other one
+    Column("direction", Text, nullable=False),  # "to", "from", "cancelled"
+    Column("coordinator_id", Text, nullable=False),
+    Column("url", Text, nullable=False),
+    Column("at", Double, nullable=False),
+    Column("authority_epoch", BigInteger, nullable=False),  # that was in force then
+    Column("ahead_at", Double),  # a node has shown that the other one has published since; null: none yet
+)
+
 sites = Table(
     "sites",
     metadata,

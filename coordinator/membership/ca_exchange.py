@@ -167,7 +167,7 @@ def follow(
         is_missing = bool(_missing_authority(listed, issuer, is_exchanged=is_exchanged))
         is_noted = _shown_authorities(transaction).get(coordinator_id) == of
     if is_missing and issuer is not None:
-        with database.change(actor=coordinator_id, now=now) as transaction:
+        with database.change(actor=coordinator_id, now=now, after_move=True) as transaction:
             listed = _read_list(transaction)
             if of not in listed:
                 _put(transaction, issuer, _free_standing(listed))

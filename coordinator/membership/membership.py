@@ -132,7 +132,7 @@ def confirm_pin(database: Database, certificate_sha256: str, *, now: float) -> b
     with database.read() as transaction:
         if _waiting(transaction, certificate_sha256) is None:
             return False
-    with database.change(actor="coordinator", now=now) as transaction:
+    with database.change(actor="coordinator", now=now, after_move=True) as transaction:
         row = _waiting(transaction, certificate_sha256)
         if row is None:
             transaction.audit("certificate.confirm", certificate_sha256, outcome="nothing")

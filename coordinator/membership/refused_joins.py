@@ -92,7 +92,7 @@ def network_of(address: str) -> str:
 
 def write(database: Database, sums: Mapping[Key, Sum], *, now: float) -> None:
     """One transaction, however many there are."""
-    with database.change(actor="coordinator", now=now) as transaction:
+    with database.change(actor="coordinator", now=now, after_move=True) as transaction:
         for (code, network, minute), total in sorted(sums.items()):
             after = {"count": total.count, "minute": format_time(minute), "detail": total.detail}
             transaction.audit("join", network, None, after, outcome=code)

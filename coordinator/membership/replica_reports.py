@@ -25,13 +25,13 @@ from coordinator.base.settings import CLOCK_SKEW_S, HOUR
 from coordinator.database import continuity, history, schema
 from coordinator.database.continuity import BEGINNING, LinkMark
 from coordinator.database.database import Database, Transaction
-from coordinator.membership import replicas
+from coordinator.membership import moving, replicas
 from snapshot.identifiers import format_time
 from wire.operators.operator_answers import REPLICA_STATES, Replica, ReplicaStanding
 
 NOTE_S = 30.0
 SILENT_S = 4 * NOTE_S
-READY, NOT_READY, STOPPED, SILENT, UNHEARD, FORGOTTEN = REPLICA_STATES
+READY, NOT_READY, STOPPED, SILENT, UNHEARD, FORGOTTEN, MOVED = REPLICA_STATES
 
 _TABLE = schema.coordinator_reports
 
@@ -56,6 +56,7 @@ class ReplicaReport:
 class HeardReplica:
     """A coordinator by its entry and its last word, of which at least one is there. `is_on_record`: the database has
     the link that it has seen. `manifest`: the hash of the one that this link names, or nothing.
+    `has_moved`: the cluster came from it (moving.py).
     """
 
     coordinator_id: str
@@ -63,6 +64,7 @@ class HeardReplica:
     report: ReplicaReport | None
     is_on_record: bool = True
     manifest: str = ""
+    has_moved: bool = False
 
 
 def note(database: Database, report: ReplicaReport) -> None:
@@ -83,6 +85,7 @@ def all_of(database: Database) -> list[HeardReplica]:
     with database.read() as transaction:
         reports = {row.coordinator_id: _read(row) for row in transaction.rows(select(_TABLE))}
         oldest = continuity.oldest(transaction)
+        moved = moving.came_from(transaction)
         return [
             HeardReplica(
                 name,
@@ -90,6 +93,7 @@ def all_of(database: Database) -> list[HeardReplica]:
                 report,
                 _is_on_record(transaction, report, oldest),
                 _read_manifest(transaction, report),
+                name in moved,
             )
             for name, report in {**dict.fromkeys(entries), **reports}.items()
         ]
@@ -119,6 +123,8 @@ def _state(heard: HeardReplica, now: float) -> str:
     report = heard.report
     if heard.entry is None:
         return FORGOTTEN
+    if heard.has_moved:
+        return MOVED
     if report is None:
         return UNHEARD
     if report.is_stopped:
@@ -131,6 +137,8 @@ def _state(heard: HeardReplica, now: float) -> str:
 def _faults(heard: HeardReplica, now: float) -> Iterator[str]:
     """Sentences, each with what to do."""
     entry, report = heard.entry, heard.report
+    if heard.has_moved:  # on another database, of which nothing is heard here
+        return
     if report is None:
         yield "it has said nothing yet: it was never started, is of an earlier version, or works on another database"
         return

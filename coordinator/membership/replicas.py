@@ -9,7 +9,7 @@ from sqlalchemy import select, update
 from coordinator.base.refusal import Code, Refused
 from coordinator.database import cluster_state, schema
 from coordinator.database.cluster_state import Founding
-from coordinator.database.database import Database, Transaction
+from coordinator.database.database import MOVED_FROM, Database, Transaction
 from coordinator.keys.tokens import key_id_of
 from wire.operators.operator_answers import Replica
 
@@ -29,7 +29,7 @@ def add(database: Database, founding: Founding, *, actor: str, now: float) -> No
     """Another one. Refused where its id or its token key is one's already: neither is taken over in silence."""
     cluster_state.check(founding)
     with database.change(actor=actor, now=now) as transaction:
-        _must_be_new(transaction, founding)
+        check_new_in(transaction, founding)
         cluster_state.enter(transaction, founding)
         transaction.audit("coordinator.add", founding.coordinator_id, None, {"url": founding.url})
 
@@ -38,7 +38,7 @@ def check_new(database: Database, founding: Founding) -> None:
     """Whether `add` would take it, before anything is made for it."""
     cluster_state.check(founding)
     with database.read() as transaction:
-        _must_be_new(transaction, founding)
+        check_new_in(transaction, founding)
 
 
 def follow(
@@ -52,7 +52,7 @@ def follow(
     with database.read() as transaction:
         if _of(_own(transaction, coordinator_id)) == has:
             return False
-    with database.change(actor=actor, now=now) as transaction:
+    with database.change(actor=actor, now=now, after_move=True) as transaction:
         before = _of(_own(transaction, coordinator_id))
         _must_be_its_own(transaction, coordinator_id, token_public_key)
         entry = update(_TABLE).where(_TABLE.c.coordinator_id == coordinator_id)
@@ -92,12 +92,16 @@ def remove(database: Database, coordinator_id: str, *, answering: str, actor: st
 
 
 def forget(transaction: Transaction, coordinator_id: str) -> None:
-    """Its entry and its last word."""
+    """Its entry, its last word, and that the cluster came from it."""
     for table in (_TABLE, schema.coordinator_reports):
         transaction.run(table.delete().where(table.c.coordinator_id == coordinator_id))
+    moves = schema.moves
+    came = (moves.c.direction == MOVED_FROM) & (moves.c.coordinator_id == coordinator_id)
+    transaction.run(moves.delete().where(came))
 
 
-def _must_be_new(transaction: Transaction, founding: Founding) -> None:
+def check_new_in(transaction: Transaction, founding: Founding) -> None:
+    """`wrong_cluster`, `conflict`, `in_use`."""
     if cluster_state.standing(transaction).cluster_id != founding.cluster_id:
         raise Refused(Code.WRONG_CLUSTER, f"this database is not of {founding.cluster_id}")
     name = founding.coordinator_id

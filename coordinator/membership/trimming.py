@@ -30,7 +30,7 @@ from coordinator.base.refusal import Code, Refused
 from coordinator.base.settings import DAY, CoordinatorSettings
 from coordinator.database import cluster_state, readiness, schema
 from coordinator.database.database import Database, Transaction
-from coordinator.membership import revocation
+from coordinator.membership import moving, revocation
 from snapshot.identifiers import format_time
 from wire.operators.fleet_answers import TrimPlan, UnseenMember
 
@@ -62,9 +62,10 @@ def decide(
     ready_since: float | None,
     now: float,
     settings: CoordinatorSettings,
+    move: str = "",
 ) -> TrimPlan:
     """Pure. `quiet`: at least all that are due within a week; `members`: of all that there are now; `trimmed`: of those
-    that were there in this window, without an operator.
+    that were there in this window, without an operator. `move`: why nobody may go at all, or nothing (moving.py).
     """
     window_s = settings.trim_window_s
     begin = now if ready_since is None else ready_since
@@ -79,7 +80,7 @@ def decide(
         due=due,
         soon=soon,
         allowance=allowance,
-        held_back=_hindrance(len(due), allowance, settings),
+        held_back=move or _hindrance(len(due), allowance, settings),
     )
 
 
@@ -107,6 +108,7 @@ def plan_in(transaction: Transaction, now: float, settings: CoordinatorSettings)
         ready_since=readiness.since(transaction, now),
         now=now,
         settings=settings,
+        move=moving.hindrance(transaction),
     )
 
 
@@ -127,6 +129,8 @@ def trim_these(
     """Of those that were shown to an operator, who is due still."""
     with database.change(actor=actor, now=now) as transaction:
         cluster_state.sound(transaction)
+        if fault := moving.hindrance(transaction):
+            raise Refused(Code.CONTRADICTION, fault, remedy="nodes remove takes single ones out")
         due = [member for member in plan_in(transaction, now, settings).due if member.node_id in node_ids]
         if not due:
             raise Refused(Code.CONTRADICTION, "none of them is due", remedy="holdfastctl nodes trim --dry-run")

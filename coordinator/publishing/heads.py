@@ -133,7 +133,7 @@ def publish(database: Database, publications: Sequence[Publication], *, actor: s
     refusals: dict[str, Refused] = {}
     accepted: list[_Accepted] = []
     numbered: dict[Numbered, bytes] = {}
-    with database.change(actor=actor, now=now) as transaction:
+    with database.change(actor=actor, now=now, after_move=True) as transaction:
         cluster_state.sound(transaction)
         found = _find_changed(transaction, publications)
         read = _read(transaction, found)

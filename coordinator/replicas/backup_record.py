@@ -24,7 +24,7 @@ class BackupRecord:
 
 
 def add(database: Database, coordinator_id: str, name: str, about: dict[str, object], *, actor: str, at: float) -> None:
-    with database.change(actor=actor, now=at) as transaction:
+    with database.change(actor=actor, now=at, after_move=True) as transaction:
         transaction.audit(ACTION, coordinator_id, None, {"file": name, **about})
 
 

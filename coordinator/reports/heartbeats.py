@@ -127,7 +127,7 @@ def _follow_features(
         return
     table = schema.node_status
     mine = update(table).where(table.c.node_id == bindparam("node")).values(features=bindparam("read"))
-    with database.change(actor="coordinator", now=now) as transaction:
+    with database.change(actor="coordinator", now=now, after_move=True) as transaction:
         cluster_state.raise_generations(transaction, changed)
         transaction.run(mine, [{"node": node_id, "read": after} for node_id, (_, after) in changed.items()])
         transaction.audit_all([(ACTION, node_id, before, after) for node_id, (before, after) in changed.items()])

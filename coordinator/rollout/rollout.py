@@ -212,7 +212,7 @@ class Rollouts:
             else:
                 await in_database(self._go_on, look.record.change_id)
         except Refused as refused:
-            if refused.code is not Code.CONFLICT:
+            if refused.code not in (Code.CONFLICT, Code.MOVED):  # what was under way goes on elsewhere
                 log.error("a change does not go on", change=look.record.name, reason=str(refused))  # noqa: TRY400 - no trace needed
             return False  # somebody else was faster: the next look sees what has come of it
         return True

@@ -26,6 +26,7 @@ from coordinator.runtime.absence import Absence
 from coordinator.storage.storages import StorageKeeper
 from wire.certificate import Certificate
 from wire.logs import log
+from wire.operators.operator_answers import MoveStanding
 from wire.request import HttpError
 
 UNAVAILABLE_S = 5  # until a node or an operator asks again
@@ -66,6 +67,7 @@ _STATUS = {
     Code.WRONG_SEED: 409,
     Code.PEERS_READY: 409,
     Code.PEERS_UNKNOWN: 409,
+    Code.MOVED: 409,
     Code.TIMED_OUT: 503,
 }
 
@@ -91,6 +93,7 @@ class Standstill:
     gap_epoch: int = 0  # under which that was seen; one that is above it ends it
     history: str = ""  # why the history cannot be believed, or names others alone, or nothing (maintenance.py)
     lost: str = ""  # the database lacks heads that this replica has published, until the epoch is raised
+    moved: MoveStanding | None = None  # where the cluster was exported to from here, as of the last look (moving.py)
 
     @property
     def why(self) -> str:

@@ -19,7 +19,7 @@ from coordinator.database.database import Database
 from coordinator.database.database_fault import is_silence, line_of
 from coordinator.database.history import LinkedHistory
 from coordinator.keys.signing_key import SigningKey
-from coordinator.membership import ca_exchange, refused_joins
+from coordinator.membership import ca_exchange, moving, refused_joins
 from coordinator.publishing import head_cache, published_state
 from coordinator.publishing.board import Board
 from coordinator.publishing.signing_context import Issue, Unpublishable
@@ -58,6 +58,7 @@ class Keeper:
             looked = partial(_look_at_keys, at.database, publisher.keys, at.settings, at.now())
             standing, unable, without_keys, issue = await in_library(looked)
             await self._look_at_history()
+            at.standstill.moved = await in_library(moving.exported_to, at.database)
             if at.absence.unread:
                 at.standstill.lost = at.standstill.lost or await in_library(_lost_heads, at.database, at.board)
             known, behind = at.standstill.known, at.standstill.behind(standing)

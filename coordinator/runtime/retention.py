@@ -26,7 +26,7 @@ UPLOADS_KEPT_S = DAY
 
 def trim(database: Database, *, now: float, settings: CoordinatorSettings) -> Mapping[str, int]:
     """Rows taken away, by table."""
-    with database.change(actor="coordinator", now=now) as transaction:
+    with database.change(actor="coordinator", now=now, after_move=True) as transaction:
         audited, upto = _audit(transaction, now - settings.audit_history_s)
         gone = {
             "used_nonces": _older(transaction, "used_nonces", "expires_at", now),

@@ -193,8 +193,8 @@ class _OwnersDatabase(Database):
             return super().migrate()
 
     @contextmanager
-    def change(self, *, actor: str, now: float) -> Iterator[Transaction]:
-        with self._as_owner(), super().change(actor=actor, now=now) as transaction:
+    def change(self, *, actor: str, now: float, after_move: bool = False) -> Iterator[Transaction]:
+        with self._as_owner(), super().change(actor=actor, now=now, after_move=after_move) as transaction:
             yield transaction
 
     @contextmanager
@@ -354,7 +354,7 @@ class _OneTransaction(Database):
         self._transaction = transaction
 
     @contextmanager
-    def change(self, *, actor: str, now: float) -> Iterator[Transaction]:
+    def change(self, *, actor: str, now: float, after_move: bool = False) -> Iterator[Transaction]:
         yield self._transaction
 
     @contextmanager

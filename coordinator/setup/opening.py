@@ -16,6 +16,8 @@ from coordinator.keys import identity
 from coordinator.keys import seed as seeds
 from coordinator.setup.configuration import Configuration
 
+EXPORTED = "exported.json"
+
 
 def open_database(at: Configuration) -> Database:
     """Opens nothing yet. UnusableKeyError where the seed's file is none."""
@@ -28,9 +30,19 @@ def open_as_coordinator(at: Configuration) -> Database:
     if isinstance(database.history, LinkedHistory):
         pin = identity.pin_of(identity.load(at.keys_directory, os.environ))
         file = at.keys_directory.absolute().with_name(continuity.FILE)
-        seen = Continuity() if database.is_sqlite else continuity.read_kept(file, database.servers)
+        seen = _read_exported(at) if database.is_sqlite else continuity.read_kept(file, database.servers)
         database.history = replace(database.history, own=OwnEntry(at.coordinator_id, pin), continuity=seen)
     return database
+
+
+def exported_file(at: Configuration) -> Path:
+    """Where a coordinator keeps, beside its keys' directory, with which link of the history it was exported."""
+    return at.keys_directory.absolute().with_name(EXPORTED)
+
+
+def _read_exported(at: Configuration) -> Continuity:
+    """Of SQLite nothing is kept over a restart, but that (continuity.py): a database of before the export lacks it."""
+    return Continuity(seen=continuity.read_kept(exported_file(at)).seen)
 
 
 def with_history(database: Database, keys: Path) -> Database:

@@ -59,7 +59,7 @@ def reason(database: Database, behind: Callable[[cluster_state.ClusterState], st
 
 
 def reason_of(standing: cluster_state.ClusterState) -> str:
-    return f"{cluster_state.RESTORED_BACKUP} ({standing.remedy})" if standing.is_restored else ""
+    return f"{standing.why} ({standing.remedy})" if standing.is_restored else ""
 
 
 def prove_head(database: Database, node_id: str, data: bytes) -> ProvenHead:
@@ -92,7 +92,7 @@ def stands(database: Database, node_id: str, head: ProvenHead) -> Comparison:
 def keep(database: Database, node_id: str, head: ProvenHead, *, now: float) -> Comparison:
     """What `prove_head` gave, against the record as it is now: another replica may have published meanwhile."""
     mark = head.mark
-    with database.change(actor=f"node:{node_id}", now=now) as transaction:
+    with database.change(actor=f"node:{node_id}", now=now, after_move=True) as transaction:
         found = _compare(transaction, node_id, mark)
         if found is Comparison.RESTORED_BACKUP:
             bundle_conflicts.note(transaction, node_id, head.bundle_version)
@@ -108,7 +108,7 @@ def keep(database: Database, node_id: str, head: ProvenHead, *, now: float) -> C
 
 def keep_gap(database: Database, coordinator_id: str, gap: str, authority_epoch: int, *, now: float) -> None:
     """The same, known by a coordinator that has seen more of the history, under that epoch (continuity.py)."""
-    with database.change(actor=coordinator_id, now=now) as transaction:
+    with database.change(actor=coordinator_id, now=now, after_move=True) as transaction:
         transaction.run(update(schema.cluster).values(put_back_epoch=authority_epoch))
         steps.halt_all(transaction, RESTORED)
         transaction.audit("restored_backup", coordinator_id, None, gap, outcome=Comparison.RESTORED_BACKUP.value)

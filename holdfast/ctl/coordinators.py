@@ -11,7 +11,9 @@ from coordinator.setup.configuration import CREDENTIAL, DEFAULT_PATH
 from coordinator.trust import coordinator_set
 from holdfast.ctl import output
 from holdfast.ctl.ca import ca as ca_exchange
+from holdfast.ctl.drill import read_span
 from holdfast.ctl.machine import set_up_here, with_a_coordinators_libraries
+from holdfast.ctl.move import identity, progress_lines
 from holdfast.ctl.owners import owner_key_, owners_by_name, recover, shares
 from holdfast.ctl.rotate import keys_directory
 from holdfast.ctl.signing import (
@@ -50,7 +52,7 @@ def coordinators() -> None:
     """The coordinators of the cluster: several share one PostgreSQL database."""
 
 
-for _command in (ca_exchange, owner_key_, recover, shares):
+for _command in (ca_exchange, owner_key_, recover, shares, identity):
     coordinators.add_command(_command)
 
 
@@ -62,13 +64,15 @@ def list_(asked: CoordinatorClient) -> None:
 
 
 @coordinators.command()
+@click.option("--within", metavar="SPAN", callback=read_span, default="1d", show_default=True,
+              help="Of a cluster that was exported from here: who has asked here within this time.")  # fmt: skip
 @asks_the_coordinator
-def status(asked: CoordinatorClient) -> None:
-    """What each of them says of itself, and what is wrong, in words.
+def status(asked: CoordinatorClient, within: int) -> None:
+    """What each of them says of itself, and what is wrong, in words; and how far a move of the cluster is.
 
     Exit status 1 where anything is wrong with one of them.
     """
-    answer = asked.get(ReplicaStandings, "coordinators", "status")
+    answer = asked.get(ReplicaStandings, "coordinators", "status", within=within)
     asked.show(answer, _render_standings)
     if any(standing.faults for standing in answer.coordinators):
         raise SystemExit(DIFFERENT)
@@ -270,6 +274,8 @@ def _render_standings(answer: ReplicaStandings) -> None:
     for standing in answer.coordinators:
         for fault in standing.faults:
             say(f"{standing.coordinator_id}: {fault}")
+    if answer.move is not None:
+        say("", *progress_lines(answer.move))
 
 
 def _manifest(standing: ReplicaStanding, answer: ReplicaStandings) -> str:

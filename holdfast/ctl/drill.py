@@ -20,7 +20,8 @@ from wire.operators.fleet_answers import NodeOutage, OutageDrill
 MOST_NAMES = 4
 
 
-def _span(ctx: click.Context, param: click.Parameter, value: str | None) -> int | None:
+def read_span(ctx: click.Context, param: click.Parameter, value: str | None) -> int | None:
+    """Of an option: `72h`, in seconds."""
     try:
         return None if value is None else durations.read(value)
     except ValueError as error:
@@ -33,9 +34,9 @@ def drill() -> None:
 
 
 @drill.command()
-@click.argument("lasts_s", metavar="SPAN", callback=_span)
+@click.argument("lasts_s", metavar="SPAN", callback=read_span)
 @click.argument("node_ids", metavar="[NODE]...", nargs=-1)
-@click.option("--restart-at", "restart_s", metavar="SPAN", callback=_span,
+@click.option("--restart-at", "restart_s", metavar="SPAN", callback=read_span,
               help="Each node is restarted so long after the beginning, as after a power cut.")  # fmt: skip
 @click.option("-f", "--files", "places", type=click.Path(path_type=Path, exists=True), multiple=True,
               help=f"By these files alone, as if published now; no coordinator is asked. {FILES_HELP}")  # fmt: skip

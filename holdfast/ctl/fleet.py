@@ -101,6 +101,7 @@ def _render_status(answer: CoordinatorStatus) -> None:
             ("certificate", f"{answer.certificate.sha256}, until {answer.certificate.expires_at}"),
             ("nodes waiting", answer.held_polls),
             ("restored backup", answer.restored_backup or "no"),
+            *([("moved", f"to {answer.moved}; holdfastctl coordinators status")] if answer.moved else []),
             ("history", answer.history),
             ("publishing", publishing.fault or "good"),
             ("heads to make", publishing.behind),

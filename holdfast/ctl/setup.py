@@ -31,19 +31,19 @@ from holdfast.terminal.shown import say, say_json
 def found_cluster(given: dict[str, object]) -> None:
     """`given`: the options by name. All of it is there afterwards, or nothing."""
     wanted = _cluster_request(given)
-    _would_start(configuration_text(given, wanted.state, wanted.database_url))
-    _agrees(Path(str(given["path"])), configuration_text(given, wanted.state, wanted.database_url))
-    with _telling_of_the_database():
-        made = initialise.initialise(wanted, actor=_actor(), now=wall_clock())
-    _say(made, given, _render)
+    would_start(configuration_text(given, wanted.state, wanted.database_url))
+    agrees(Path(str(given["path"])), configuration_text(given, wanted.state, wanted.database_url))
+    with telling_of_the_database():
+        made = initialise.initialise(wanted, actor=as_actor(), now=wall_clock())
+    say_made(made, given, _render)
 
 
 def add_further(given: dict[str, object]) -> None:
     """The same, for a further coordinator."""
     state, path = Path(str(given["state"])).absolute(), Path(str(given["path"]))
     text = configuration_text(given, state, str(given["database_url"]))
-    _would_start(text)
-    _agrees(path, text)
+    would_start(text)
+    agrees(path, text)
     source, ca = Path(str(given["source"])).absolute(), Path(str(given["ca"])).absolute() if given["ca"] else None
     wanted = add_replica.ReplicaRequest(
         state=state,
@@ -54,31 +54,33 @@ def add_further(given: dict[str, object]) -> None:
         notes=path.absolute().parent,
         **{name: given[name] for name in ("coordinator_id", "url", "database_url", "hosts")},  # type: ignore[arg-type]
     )
-    with _telling_of_the_database():
-        made = add_replica.add(wanted, actor=_actor(), now=wall_clock())
-    _say(made, given, _render_further)
+    with telling_of_the_database():
+        made = add_replica.add(wanted, actor=as_actor(), now=wall_clock())
+    say_made(made, given, _render_further)
 
 
 def begin_history(at: Configuration, *, anew: bool, as_json: bool) -> None:
     """The history of the cluster of this machine's coordinator."""
-    with _telling_of_the_database():
-        made = begun_history.begin(at, anew=anew, actor=_actor(), now=wall_clock())
-    _say(made, {"as_json": as_json}, _render_history)
+    with telling_of_the_database():
+        made = begun_history.begin(at, anew=anew, actor=as_actor(), now=wall_clock())
+    say_made(made, {"as_json": as_json}, _render_history)
 
 
 def pin_identity(at: Configuration, *, anew: bool, as_json: bool) -> None:
     """The identity of this machine's coordinator."""
-    with _telling_of_the_database():
-        made = pinned_identity.pin(at, anew=anew, actor=_actor(), now=wall_clock())
-    _say(made, {"as_json": as_json}, _render_identity)
+    with telling_of_the_database():
+        made = pinned_identity.pin(at, anew=anew, actor=as_actor(), now=wall_clock())
+    say_made(made, {"as_json": as_json}, _render_identity)
 
 
-def _actor() -> str:
+def as_actor() -> str:
+    """Who is at this machine's command line."""
     return f"uid:{os.getuid()}"
 
 
 @contextmanager
-def _telling_of_the_database() -> Iterator[None]:
+def telling_of_the_database() -> Iterator[None]:
+    """A database that does not answer ends the command, in one sentence."""
     try:
         yield
     except ArgumentError:
@@ -144,7 +146,7 @@ token = "{initialise.token_file(state)}"
 """
 
 
-def _would_start(text: str) -> None:
+def would_start(text: str) -> None:
     """The daemon's own reading of what would be written, before anything is made."""
     try:
         configuration.parse(text)
@@ -154,7 +156,7 @@ def _would_start(text: str) -> None:
         raise Failed(f"the coordinator would refuse its configuration: {refused.detail}; {remedy}", REFUSED) from None
 
 
-def _agrees(path: Path, wanted: str) -> None:
+def agrees(path: Path, wanted: str) -> None:
     """A configuration that is there already names what is about to be made (rules K8, K9: and is a coordinator's)."""
     if not path.exists():
         return
@@ -166,7 +168,8 @@ def _agrees(path: Path, wanted: str) -> None:
             raise Failed(f"{path} says {name} {there}, but this would be {here}; {remedy}", REFUSED)
 
 
-def _say(made: Any, given: dict[str, object], render: Callable[[Any], None]) -> None:  # noqa: ANN401 - either's Made
+def say_made(made: Any, given: dict[str, object], render: Callable[[Any], None]) -> None:  # noqa: ANN401 - either's Made
+    """As JSON, or in words."""
     if given["as_json"]:
         say_json({name: _plain(value) for name, value in asdict(made).items()})
     else:

@@ -96,6 +96,12 @@ HISTORY = "tests/holdfast/test_operator_audit.py"
 LEAVING = "tests/holdfast/test_operator_leaving.py"
 COORDINATORS = "tests/holdfast/test_operator_coordinators.py"
 OWNERS = "tests/holdfast/test_operator_owners.py"
+MOVE = "tests/journeys/test_move.py"
+MOVING = (
+    *("holdfastctl coordinators identity", "holdfastctl export --to", "holdfastctl import", "holdfastctl epoch raise"),
+    *("systemctl restart holdfast-agent", "holdfastctl coordinators status", "holdfastctl coordinators remove"),
+    "holdfastctl export --cancel",
+)
 CONSUMERS = Boots("consumers.programs_live_by_what_is_declared")
 INSTALLED_BY_APT = "arrival.agent_is_installed_by_apt_with_what_it_depends_on"
 
@@ -269,6 +275,7 @@ COVERED: dict[str, list[tuple[str, Kind]]] = {
         ("[storage.mirror]", Reads(stores)),
         ("[storage.mirror]", Reads(stores)),
         ("holdfastctl storage", Runs()),
+        *((begin, Elsewhere(MOVE, "Move to other hardware", "typed(")) for begin in MOVING),
         ("holdfastctl coordinators certificate", Runs()),
         ("holdfastctl coordinators ca begin", Runs()),
         ("holdfastctl coordinators ca use", Runs(before=next_ca_confirmed)),

@@ -25,7 +25,7 @@ from wire.forms import (
 from wire.messages import CERTIFICATE_BYTES
 
 CHANGES_OF_A_SECTION = ("set", "remove", "patch")
-REPLICA_STATES = ("ready", "not_ready", "stopped", "silent", "unheard", "forgotten")
+REPLICA_STATES = ("ready", "not_ready", "stopped", "silent", "unheard", "forgotten", "moved")
 STORAGE_STATES = ("current", "behind", "failing", "silent", "elsewhere")
 COUNT = integer()
 VERSION = integer(1)
@@ -272,6 +272,31 @@ class ReplicaStanding:
 
 
 @message
+class MovingNode:
+    """`last_seen` in Unix seconds; None of one that was never seen."""
+
+    node_id: str
+    last_seen: float | None
+
+
+@message
+class MoveStanding:
+    """The whole cluster goes `to` another coordinator, or came `from` one. `ahead_at`: when a node first showed that
+    the other one has published since, or None. `count` of `members`, some of them named: who has asked here lately; or
+    who has not asked here yet. Unix seconds.
+    """
+
+    direction: str = member(one_of("to", "from"))
+    coordinator_id: str
+    url: str
+    at: float
+    ahead_at: float | None
+    members: int = member(COUNT)
+    count: int = member(COUNT)
+    nodes: tuple[MovingNode, ...]
+
+
+@message
 class ReplicaStandings(AnswerMessage):
     """`history`: how it stands, in words. `newest`: its newest link, or 0; `manifest`: the hash of the manifest that
     this link names, or nothing.
@@ -283,6 +308,7 @@ class ReplicaStandings(AnswerMessage):
     newest: int = member(COUNT)
     manifest: str
     coordinators: tuple[ReplicaStanding, ...]
+    move: MoveStanding | None = None
 
 
 @message
@@ -408,7 +434,7 @@ class PublishingHealth:
 
 @message
 class CoordinatorStatus(AnswerMessage):
-    """This replica, and the state that it shares with the others."""
+    """This replica, and the state that it shares with the others. `moved`: where it was exported to, or nothing."""
 
     cluster_id: str = member(IDENTIFIER)
     authority_epoch: int = member(VERSION)
@@ -424,6 +450,7 @@ class CoordinatorStatus(AnswerMessage):
     publishing: PublishingHealth
     due: tuple[EndingThing, ...]
     history: str = ""
+    moved: str = ""
 
 
 @message
