@@ -20,7 +20,7 @@ from coordinator.base.refusal import Code, Refused
 from coordinator.database import migrations, schema
 from coordinator.database.database import Database
 
-PASSED_OVER = frozenset({"coordinator_reports", "publishing_claims", "readiness"})
+PASSED_OVER = frozenset({"coordinator_reports", "publishing_claims", "readiness", "storage_reports"})
 MOST_BYTES = 1 << 30  # of one row
 _ROWS = 200  # at a time
 
