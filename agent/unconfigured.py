@@ -147,6 +147,7 @@ def report(now: float) -> NodeStatus:
         refresh_required=(),
         passed_over=(),
         store=StoreCondition("", floor_lost=False),
+        relay=None,
         ends=(),
         counters={},
         scopes={},

@@ -646,6 +646,10 @@ _REQUEST: Table = {
 }
 
 _LISTENER: Table = {
+    "both_automatic": Explanation(
+        "The manual maps of two nodes both say automatic_refresh for each other.",
+        "Take it away on one of them: one side of a pair is the one that is copied from.",
+    ),
     "bad_range": Explanation(
         "The file has none of the bytes that the Range asks for.", "`Content-Range` has its size: ask within it."
     ),

@@ -97,7 +97,6 @@ class RelayStore:
         """By the digest of the snapshot id."""
         return self._documents
 
-    @property
     def used_bytes(self) -> int:
         """Of heads and documents."""
         return sum(kept.size for kept in (*self._heads.values(), *self._documents.values()))

@@ -135,6 +135,35 @@ class MapEntry:
 
 
 @dataclass(frozen=True, kw_only=True)
+class ManualPeer:
+    """`[[manual.peer]]`: another node of a manual map (rules K5..K7), known by its own certificate. Each of the two has
+    an entry for the other one, and of the two at most one refreshes automatically.
+    """
+
+    node_id: str = setting(_IDENTIFIER, about="The peer's own name.")
+    certificate: bytes = setting(
+        TomlForm(read_certificate, CERTIFICATE_FORM),
+        about="Its certificate: whoever shows another one is nobody.",
+    )
+    type: str = setting(
+        words("pull", "allow-pull", "mutual-pull"),
+        "mutual-pull",
+        "Who fetches: `pull` this node from the peer, `allow-pull` the peer from this node, `mutual-pull` both.",
+    )
+    url: str | None = setting(_URL, None, "Where it is reached: its `direct_url`. Needed where this node fetches.")
+    automatic_refresh: bool = setting(
+        boolean,
+        False,
+        "Whether a full resync from it may start unattended. Left out, what is lost or was never held waits for an "
+        "operator (`refresh_required`, `systemctl reload holdfast-agent`); changes of what is held come by themselves. "
+        "True on one side of a pair only.",
+    )
+    site: str | None = setting(
+        _IDENTIFIER, None, "Its site: peers of one site may have each other's documents from here. Left out: none."
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
 class BootstrapPeer:
     """`[[peers.bootstrap]]`: another node that is asked for documents when nobody else gives them."""
 
@@ -406,6 +435,7 @@ class AgentSettings:
     node: NodeTable
     coordinator: CoordinatorTable | None = None
     manual: tuple[MapEntry, ...] | None = None
+    manual_peers: tuple[ManualPeer, ...] = ()
     trust: TrustTable = field(default_factory=TrustTable)
     local: LocalTable = field(default_factory=LocalTable)
     access: Mapping[str, AccessEntry] = field(default_factory=dict)
@@ -462,7 +492,7 @@ def parse(value: Mapping[str, object]) -> AgentSettings:
         name: read_table(cls, value[name], name, problems) for name, cls in _SINGLE.items() if name in value
     }
     if "manual" in value:
-        given["manual"] = _manual(value["manual"], problems)
+        given["manual"], given["manual_peers"] = _manual(value["manual"], problems)
     given["access"] = _access(value.get("access", {}), problems)
     given["services"] = tables(ServiceTable, value.get("service", []), "service", problems)
     problems += [] if "node" in value else ["[node] is missing: it says which node of which cluster this is"]
@@ -475,12 +505,13 @@ def parse(value: Mapping[str, object]) -> AgentSettings:
     return settings
 
 
-def _manual(value: object, problems: list[str]) -> tuple[MapEntry, ...]:
-    """`[[manual.source]]` (rules K2, K3)."""
-    if not isinstance(value, dict) or value.keys() - {"source"}:
-        problems.append("[manual] holds [[manual.source]] tables and nothing else")
-        return ()
-    return tables(MapEntry, value.get("source", []), "manual.source", problems)
+def _manual(value: object, problems: list[str]) -> tuple[tuple[MapEntry, ...], tuple[ManualPeer, ...]]:
+    """`[[manual.source]]` and `[[manual.peer]]` (rules K2, K3, K6)."""
+    if not isinstance(value, dict) or value.keys() - {"source", "peer"}:
+        problems.append("[manual] holds [[manual.source]] and [[manual.peer]] tables and nothing else")
+        return (), ()
+    sources = tables(MapEntry, value.get("source", []), "manual.source", problems)
+    return sources, tables(ManualPeer, value.get("peer", []), "manual.peer", problems)
 
 
 def _access(value: object, problems: list[str]) -> Mapping[str, AccessEntry]:
@@ -510,6 +541,7 @@ def _at_odds(settings: AgentSettings) -> list[str]:
     if settings.manual is not None and settings.trust.bundle_file is None:
         problems.append("[manual] needs trust.bundle_file: without a coordinator the first trust bundle is a file")
     problems += [problem for entry in settings.manual or () for problem in _entry_at_odds(entry)]
+    problems += _manual_peers_at_odds(settings)
     problems += _peers_at_odds(settings)
     if settings.peers.listen is not None and settings.node.direct_url is None:
         problems.append("peers.listen needs node.direct_url: that is where other nodes are told to reach this one")
@@ -536,6 +568,24 @@ def _entry_at_odds(entry: MapEntry) -> Iterator[str]:
         yield f"manual.source {entry.url} needs one of ca_file, system_roots and certificates, and {how_many} there"
     if len(entry.certificates) > MOST_CERTIFICATES:
         yield f"manual.source {entry.url} has {len(entry.certificates)} certificates, at most {MOST_CERTIFICATES}"
+
+
+def _manual_peers_at_odds(settings: AgentSettings) -> Iterator[str]:
+    named = settings.manual_peers
+    for peer in named:
+        what, fetches = f"manual.peer {peer.node_id}", peer.type != "allow-pull"
+        if fetches and peer.url is None:
+            yield f'{what} has type = "{peer.type}" and no url: this node is to fetch from it'
+        if not fetches and peer.automatic_refresh:
+            yield f'{what} has automatic_refresh and type = "allow-pull": this node fetches nothing from it'
+        if peer.type != "pull" and settings.peers.listen is None:
+            yield f'{what} has type = "{peer.type}", and nobody listens: set peers.listen, or type = "pull"'
+    ids, ders = [peer.node_id for peer in named], [peer.certificate for peer in named]
+    yield from (f"manual.peer {name} is there twice" for name in sorted({name for name in ids if ids.count(name) > 1}))
+    if settings.node.node_id in ids:
+        yield f"manual.peer {settings.node.node_id} is this node itself"
+    if len(set(ders)) < len(ders):
+        yield "manual.peer: two peers have the same certificate, which is one node's alone"
 
 
 def _peers_at_odds(settings: AgentSettings) -> Iterator[str]:

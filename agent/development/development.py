@@ -127,6 +127,7 @@ class PlainNode:
             refresh_required=(),
             passed_over=(),
             store=StoreCondition(self.fault, floor_lost=False),
+            relay=None,
             ends=(),
             counters={"looks": self.looks},
         )

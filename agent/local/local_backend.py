@@ -111,6 +111,7 @@ class Front:
             refresh_required=tuple(sorted(node.gaps.refresh_required)),
             passed_over=tuple(sorted(self._update.passed_over)) if self._update else (),
             store=StoreCondition(str(node.store_fault), node.holdings.floor_lost),
+            relay=self._relay.report() if self._relay else None,
             ends=tuple(EndingThing.of(ending, moment.now) for ending in ends),
             counters=node.counters.all(),
         )

@@ -46,6 +46,7 @@ DOCUMENTS_IN_LINE = 64
 DOCUMENTS_EACH = 2
 TRUST_BYTES = 11 << 20  # as base64 they are within one answer
 AGAIN_S = 30
+BOTH_AUTOMATIC = "both_automatic"
 
 
 class PeerApi:
@@ -95,6 +96,8 @@ class PeerApi:
     async def inventory(self, request: Request) -> Response:
         asker, neighbours = await self._members(request)
         self._refuse(asker, ForEveryMember(), neighbours)
+        if request.query_integer("automatic_refresh", 0, 0, 1) and self._refreshes_from(asker.node_id):
+            raise HttpError(409, BOTH_AUTOMATIC, "refused")
         found = await self._node.threads.read(self._inventory, asker, neighbours)
         return Response.json(found.to_value())
 
@@ -170,6 +173,11 @@ class PeerApi:
                 heads[member.digest] = HeldPair(*kept[0])
         bundle = self._node.holdings.bundle
         return PeerInventory(self._node.settings.node.cluster_id, bundle.version if bundle else 0, heads)
+
+    def _refreshes_from(self, node_id: str) -> bool:
+        """Whether our own manual map has automatic_refresh for it: two maps by hand may both say so (rules K7)."""
+        peers = self._peers.served_peers()
+        return any(peer.is_manual and peer.automatic_refresh and peer.node_id == node_id for peer in peers)
 
     async def _members(self, request: Request) -> tuple[MapMember, list[MapMember]]:
         """Who asks, and all of the map, as they are now."""

@@ -36,6 +36,7 @@ from snapshot.verify import verify
 from store.base.disk import refusal
 from store.base.errors import StoreError, StoreFault
 from store.relay import PIECE_BYTES, RelayedContainer, RelayStore, digest_of
+from wire.local.node_status import RelayCondition
 from wire.logs import log
 
 NO_ROOM = "it is more than [peers] relay_bytes lets this node keep for its neighbours"
@@ -66,6 +67,15 @@ class Relay:
     def wanted_heads(self) -> dict[str, str]:
         """Whose heads may be kept: node ids by their digests."""
         return {digest_of(peer.node_id): peer.node_id for peer in self.peers.trusted_peers()}
+
+    def report(self) -> RelayCondition | None:
+        """None where nothing is kept for others."""
+        store, names = self.store, tuple(sorted(self.wanted_heads().values()))
+        if not store.bounds.most_bytes or not names:
+            return None
+        return RelayCondition(
+            names, len(store.heads), len(store.documents), store.used_bytes(), store.bounds.most_bytes
+        )
 
     async def take(self, chunks: AsyncIterable[bytes], said: Envelope) -> bool:
         """Whether it was new. `said`: what it says of itself, unverified. Rejected, StoreError."""

@@ -52,7 +52,7 @@ class Flow(StrEnum):
 class Peer:
     """`pins`: its certificates, DER; two while it renews one. `is_bootstrap`: agent.toml names it, and no directory.
     `endpoint`: None where it is not reached from here. `automatic_refresh`: a full resync from it may start unattended
-    (rules K7).
+    (rules K7). `is_manual`: of a manual map, which rests on no document.
     """
 
     node_id: str
@@ -62,6 +62,7 @@ class Peer:
     is_bootstrap: bool = field(default=False, compare=False)
     flow: Flow = field(default=Flow.MUTUAL_PULL, compare=False)
     automatic_refresh: bool = field(default=True, compare=False)
+    is_manual: bool = field(default=False, compare=False)
 
 
 @dataclass(frozen=True)

@@ -1,5 +1,6 @@
 """Other nodes: the accepted `peer_directory` names their addresses and pins, and who fetches from whom, and agent.toml
-its bootstrap peers (threats D-49; rules K5..K7). In which order they are asked peer_sets.py decides.
+its bootstrap peers, or the whole map (threats D-49; rules K2, K5..K7). In which order they are asked peer_sets.py
+decides.
 
 A peer without a pin is not connected to and not let in, nor is what is malformed or revoked; the policy says whether
 peers are reconnected to without a fresh head (rules S55c). Of a peer that both name, the directory's entry holds: it is
@@ -12,13 +13,13 @@ import binascii
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from agent.config.configuration import BootstrapPeer
+from agent.config.configuration import BootstrapPeer, ManualPeer
 from agent.sources.peer_cache import PeerCache
 from agent.sources.peer_sets import Flow, Peer, PeerSets, PeerSetSizes, is_near, sort_peers
 from agent.state.held_state import BOOTSTRAP
 from agent.state.node import RunningNode
 from snapshot import canonical, degraded
-from snapshot.degraded import Question
+from snapshot.degraded import GateFacts, Question
 from store.base.documents import StoredDocument
 from store.base.errors import StoreError
 from wire.endpoint import BadEndpointError, Endpoint
@@ -36,10 +37,13 @@ class Peers:
     _read: tuple[str, tuple[Peer, ...]] = ("", ())
     _site: tuple[str, str] = ("", "")
     _configured: tuple[Peer, ...] = field(init=False)
+    _manual: tuple[Peer, ...] = field(init=False)
 
     def __post_init__(self) -> None:
         self.cache = PeerCache(self.node.remembered.peers, self.node.now)
         self._configured = tuple(map(_bootstrap_peer, self.node.settings.peers.bootstrap))
+
+        self._manual = tuple(sorted(map(_manual_peer, self.node.settings.manual_peers)))
 
     def usable(self) -> list[Peer]:
         """That may be asked now, by name."""
@@ -47,10 +51,14 @@ class Peers:
         return [
             peer
             for peer in self.known_peers()
-            if peer.endpoint is not None
-            and peer.flow.we_fetch
-            and degraded.may(_question_about(peer), facts, now).allowed
+            if peer.endpoint is not None and peer.flow.we_fetch and self._may_be_asked(peer, facts, now)
         ]
+
+    def _may_be_asked(self, peer: Peer, facts: GateFacts, now: float) -> bool:
+        """An operator has named those of a manual map, which no policy takes back; a revocation does."""
+        if peer.is_manual:
+            return peer.node_id not in self.node.holdings.revocations.node_ids
+        return degraded.may(_question_about(peer), facts, now).allowed
 
     def sets(self) -> PeerSets:
         """Of these, in which order they are asked."""
@@ -74,7 +82,9 @@ class Peers:
         return sorted([*listed, *(peer for peer in self._configured if peer.node_id not in names)])
 
     def listed_peers(self) -> tuple[Peer, ...]:
-        """That the unexpired directory pins, but for this node itself."""
+        """That the unexpired directory pins, but for this node itself; or those of the manual map, and no others."""
+        if self.node.settings.manual is not None:
+            return self._manual
         document = self.node.holdings.kept.active.get(SCOPE)
         if document is None or self.node.now() >= document.envelope.expires_at:
             return ()
@@ -112,6 +122,19 @@ def _question_about(peer: Peer) -> Question:
 def _bootstrap_peer(named: BootstrapPeer) -> Peer:
     endpoint = Endpoint.parse(named.url, configured=True)
     return Peer(named.node_id, endpoint, frozenset({named.certificate}), is_bootstrap=True, flow=Flow.PULL)
+
+
+def _manual_peer(named: ManualPeer) -> Peer:
+    endpoint = Endpoint.parse(named.url, configured=True) if named.url is not None else None
+    return Peer(
+        named.node_id,
+        endpoint,
+        frozenset({named.certificate}),
+        named.site or "",
+        flow=Flow(named.type),
+        automatic_refresh=named.automatic_refresh,
+        is_manual=True,
+    )
 
 
 def _peers_in(document: StoredDocument) -> Iterator[Peer]:

@@ -82,7 +82,8 @@ class PeerRounds:
     async def _take_what_is_higher(self, source: Source) -> None:
         node = self.node
         await show_standing(node, source)
-        answer = await source.fetch(DocumentPlace(path("v1", "inventory")), limit=PeerInventory.MOST_BYTES)
+        asked = path("v1", "inventory", **({"automatic_refresh": 1} if source.unattended else {}))
+        answer = await source.fetch(DocumentPlace(asked), limit=PeerInventory.MOST_BYTES)
         found = PeerInventory.read(answer.body)
         node.counters.add("peers_asked")
         if found.cluster_id != node.settings.node.cluster_id:

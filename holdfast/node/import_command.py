@@ -32,8 +32,8 @@ def command(client: Client, documents: tuple[Path, ...], as_json: bool) -> None:
     They go through the same verification as those from the coordinator; what is refused changes nothing.
 
     Of several files the order does not matter: trust bundles go first, then the head, then node_bootstrap and
-    node_runtime, then the others. Documents of other nodes among them are passed over, and trust bundles that are
-    older than the one that is held.
+    node_runtime, then the others. Documents of neighbours are kept for them, where this node's map names them; those of
+    other nodes are passed over, and trust bundles that are older than the one that is held.
     """
     try:
         carried = in_order(documents)
@@ -81,7 +81,8 @@ def _outcome(client: Client, one: Carried, reader: NodeStatus | None) -> Mapping
 
 def _needless(one: Carried, reader: NodeStatus) -> str | None:
     """Why the agent is not asked: a tree is made for the whole fleet, and for nodes that have been away long."""
-    if not one.is_for(reader.node_id):
+    neighbours = reader.relay.for_nodes if reader.relay is not None else ()
+    if not one.is_for(reader.node_id, *neighbours):
         return "wrong_node"
     bundle = reader.scopes.get(TRUST_BUNDLE)
     held = bundle.active if bundle is not None else None

@@ -25,9 +25,9 @@ class Carried:
     path: Path
     envelope: Envelope | None
 
-    def is_for(self, node_id: str) -> bool:
-        """What says nothing is for everybody: the agent says what is wrong with it."""
-        return self.envelope is None or self.envelope.subject_node_id in (SHARED, node_id)
+    def is_for(self, *node_ids: str) -> bool:
+        """For one of these. What says nothing is for everybody: the agent says what is wrong with it."""
+        return self.envelope is None or self.envelope.subject_node_id in (SHARED, *node_ids)
 
     def is_bundle_before(self, version: int) -> bool:
         """A snapshot of the trust bundle with a lower number."""

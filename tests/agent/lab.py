@@ -163,6 +163,7 @@ class Periphery:
             refresh_required=tuple(self.refresh_required),
             passed_over=(),
             store=StoreCondition("", floor_lost=False),
+            relay=None,
             ends=(),
             counters=dict(self.counters),
         )

@@ -1,6 +1,7 @@
 """agent.toml: everything that is wrong is said, with the key and the remedy."""
 
 import base64
+import json
 import ssl
 import tomllib
 from pathlib import Path
@@ -250,3 +251,53 @@ def test_bootstrap_peers_at_odds():
     assert problems(many) == ["peers.bootstrap names 17 peers, at most 16"]
     own = text.replace('"gw-2"', '"node-a"')
     assert problems(own) == ["peers.bootstrap names node-a, which is this node itself"]
+
+
+def manual_peer(node_id="node-b", **members):
+    said = {"node_id": node_id, "url": f"https://{node_id}.example:7447", "certificate": ENCODED} | members
+    lines = [f"{name} = {json.dumps(value)}" for name, value in said.items() if value is not None]
+    return "\n".join(["[[manual.peer]]", *lines, ""])
+
+
+REACHED = 'direct_url = "https://node-a.example:7447"\n[peers]\nlisten = "0.0.0.0:7447"\n'
+ENCODED = base64.b64encode(make_identity("node-b", 0).der).decode()
+OTHER = base64.b64encode(make_identity("node-c", 0).der).decode()
+
+
+def test_a_manual_map_names_peers_and_who_fetches():
+    """rules K2, K5, K6, K7: nothing is refreshed unattended unless it says so"""
+    found = parse(tomllib.loads(NODE + REACHED + INSTALLED + manual_peer() + manual_peer("node-c", certificate=OTHER)))
+    assert found.manual == ()
+    assert [(peer.node_id, peer.type, peer.automatic_refresh) for peer in found.manual_peers] == [
+        ("node-b", "mutual-pull", False),
+        ("node-c", "mutual-pull", False),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("entries", "problem"),
+    [
+        (manual_peer(type="push"), "manual.peer[0].type must be one of pull"),
+        (manual_peer(url=None), 'manual.peer node-b has type = "mutual-pull" and no url'),
+        (manual_peer(type="allow-pull", automatic_refresh=True), "manual.peer node-b has automatic_refresh and type"),
+        (manual_peer() * 2, "manual.peer node-b is there twice"),
+        (manual_peer("node-a"), "manual.peer node-a is this node itself"),
+        (manual_peer() + manual_peer("node-c"), "manual.peer: two peers have the same certificate"),
+    ],
+)
+def test_a_manual_map_at_odds_is_refused(entries, problem):
+    """rules K5, K6, K7, K34"""
+    found = problems(REACHED + INSTALLED + entries, NODE)
+    assert any(problem in words for words in found), found
+
+
+def test_who_is_to_be_fetched_from_listens():
+    """rules K4, K6"""
+    (problem,) = problems(INSTALLED + manual_peer(), NODE)
+    assert problem.startswith('manual.peer node-b has type = "mutual-pull", and nobody listens')
+    assert problems('[peers]\nlisten = "0.0.0.0:7447"\n')[0].startswith("peers.listen needs node.direct_url")
+
+
+def test_a_manual_map_and_a_coordinator_exclude_each_other():
+    """rules K2"""
+    assert "a node has [coordinator] or [manual], and both are there" in problems(INSTALLED + manual_peer(type="pull"))

@@ -2,6 +2,7 @@
 
 import hashlib
 import time
+from dataclasses import replace
 
 import pytest
 import trio
@@ -271,3 +272,15 @@ async def test_what_is_kept_for_others_is_in_no_scope_and_no_local_answer(made, 
     assert not relay.may_keep(made.document("qos_policy", "node-b", organization_ids=[GLOBEX]).envelope)
     assert not relay.may_keep(made.document("qos_policy", "node-z").envelope)
     assert not relay.may_keep(bench.server.cluster.first_bundle.envelope)
+
+
+async def test_two_maps_by_hand_that_both_refresh_automatically_are_refused(made, mock_clock):
+    """rules K7: true on one side of a pair only; a coordinator's map sees to that itself"""
+    b = made.asker("node-b")
+    await made.list(node_b={})
+    assert (await b.ask("inventory", automatic_refresh=1)).status == 200
+    peers = made.bench.outside.sources.peers
+    listed = peers.listed_peers()
+    peers.listed_peers = lambda: tuple(replace(peer, is_manual=True) for peer in listed)
+    assert await b.refusal("inventory", automatic_refresh=1) == (409, "both_automatic")
+    assert (await b.ask("inventory")).status == 200

@@ -63,6 +63,7 @@ TABLES = (
     ("[node]", agents.NodeTable),
     ("[coordinator]", agents.CoordinatorTable),
     ("[[manual.source]]", agents.MapEntry),
+    ("[[manual.peer]]", agents.ManualPeer),
     ("[trust]", agents.TrustTable),
     ("[local]", agents.LocalTable),
     ('[access."<scope>"]', agents.AccessEntry),

@@ -189,6 +189,17 @@ class HiddenFromCaller:
 
 
 @message
+class RelayCondition:
+    """What this node keeps for its neighbours, `for_nodes`, and how much of it there may be."""
+
+    for_nodes: tuple[str, ...]
+    heads: int
+    documents: int
+    bytes: int
+    most_bytes: int
+
+
+@message
 class NodeReport:
     """What the node says of itself. `recovering`: scopes with a gap; `passed_over`: listed, and of unknown types."""
 
@@ -213,6 +224,7 @@ class NodeReport:
     refresh_required: tuple[str, ...]
     passed_over: tuple[str, ...]
     store: StoreCondition
+    relay: RelayCondition | None
     ends: tuple[EndingThing, ...]
     counters: Mapping[str, int] = member(table(CONTENT, _COUNT))
 
