@@ -23,7 +23,7 @@ from sqlalchemy.exc import ArgumentError, OperationalError, SQLAlchemyError
 
 from coordinator.api import listeners
 from coordinator.api.listeners import Transports
-from coordinator.base import clock, interpreter
+from coordinator.base import clock, core_dumps, interpreter
 from coordinator.base.clock_jump import HOLD_S, Leap
 from coordinator.base.refusal import Code, Refused
 from coordinator.base.settings import CoordinatorSettings
@@ -34,8 +34,9 @@ from coordinator.database import history, own_entry
 from coordinator.database.database import Database
 from coordinator.database.database_fault import first_line, line_of
 from coordinator.declared import value_shapes
-from coordinator.keys import identity, keystore, server_certificate, signing_key, tokens
-from coordinator.keys.signing_key import SigningKey, UnusableKeyError
+from coordinator.keys import identity, server_certificate, signing_key, tokens
+from coordinator.keys.own_secrets import OwnSecrets
+from coordinator.keys.signing_key import UnusableKeyError
 from coordinator.membership import ca_exchange, replicas
 from coordinator.membership.pin_sync import PinSync
 from coordinator.publishing.board import Board
@@ -181,7 +182,8 @@ class Daemon:
         """Keys and certificates are read again: all of it is taken, or all stays as it is."""
         at, coordinator = self.configuration, self.coordinator
         try:
-            keys, shown, shapes = _config_keys(at), _server_identity(at), value_shapes.load(at.value_shapes)
+            keys, shown = coordinator.secrets.config_keys(), _server_identity(at)
+            shapes = value_shapes.load(at.value_shapes)
             certificate = _shown_certificate(at, shown)
             async with coordinator.standstill.reading:  # or a look that has begun follows the one before
                 await in_database(_follow, coordinator.database, at, shown, coordinator.token_key, coordinator.now())
@@ -213,11 +215,12 @@ def build(at: Configuration, now: Callable[[], float] = clock.now) -> Daemon:
     board = Board()
     leap = Leap(clock.now, clock.elapsed_s, min(HOLD_S, at.settings.head_refresh_s / 2))
     present = _shown_certificate(at, shown)
+    secrets = OwnSecrets(at.keys_directory.absolute(), os.environ, is_kept=at.settings.keep_secrets)
     standstill, absence = Standstill(), Absence(at.settings.database_away_s, clock.elapsed_s)
     claimed = None if database.is_sqlite else Claims(database, at.coordinator_id)  # of a file there is one (rules P8)
     publisher = Publisher(
         database,
-        _config_keys(at),
+        secrets.config_keys(),
         at.settings,
         board,
         now,
@@ -258,6 +261,7 @@ def build(at: Configuration, now: Callable[[], float] = clock.now) -> Daemon:
         standstill=standstill,
         absence=absence,
         storages=storages,
+        secrets=secrets,
     )
     readiness = Readiness()
     door = Door(database, PinTable([shown.der]), now)
@@ -296,6 +300,7 @@ def main() -> None:
     asked = parser.parse_args()
     set_up_logging("info")
     try:
+        core_dumps.forbid()
         daemon = build(configuration.load(asked.config or asked.path or configuration.DEFAULT_PATH))
     except FileNotFoundError as error:
         begin = "a cluster begins with `holdfastctl init`, which makes it"
@@ -360,10 +365,6 @@ def _settling(database: Database, settings: CoordinatorSettings) -> str:
     if database.servers is None or not database.servers.has_moved_within(2 * settings.store_polling_s):
         return ""
     return "the database failed over just now, and each coordinator looks first whether anything was lost"
-
-
-def _config_keys(at: Configuration) -> tuple[SigningKey, ...]:
-    return keystore.config_keys(at.keys_directory, os.environ)
 
 
 def _token_key(path: Path) -> Ed25519PrivateKey:

@@ -1,6 +1,5 @@
 """The exchange of the coordinators' CA, as an operator asks for it (membership/ca_exchange.py)."""
 
-import os
 from functools import partial
 
 from coordinator.api.operator_route import for_operators, message_of, parameter
@@ -8,7 +7,6 @@ from coordinator.base.refusal import Code, Refused
 from coordinator.base.threads import in_database, in_library
 from coordinator.database import history
 from coordinator.keys import derived_authority
-from coordinator.keys import seed as seeds
 from coordinator.membership import ca_exchange
 from coordinator.runtime.context import Coordinator
 from snapshot.identifiers import is_hash
@@ -67,7 +65,7 @@ class CaApi:
 
 def _derive_next(at: Coordinator) -> bytes:
     """The CA of the next generation, DER: each coordinator has its key."""
-    seed = seeds.load(at.keys_directory, os.environ)
+    seed = at.secrets.seed()
     if seed is None:
         remedy = f"give a CA of your own (--to DIRECTORY), or, stopped: {history.BEGIN}"
         raise Refused(Code.NO_STATE, "this coordinator has no seed that a CA could follow from", remedy=remedy)

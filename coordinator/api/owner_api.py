@@ -2,13 +2,10 @@
 (runtime/owner_recovering.py).
 """
 
-import os
-
 from coordinator.api.operator_route import for_operators, message_of
 from coordinator.base.refusal import Code, Refused
 from coordinator.base.threads import in_database, in_library
 from coordinator.database import history_manifest
-from coordinator.keys import seed as seeds
 from coordinator.keys.seed_recovery import BroughtSeed
 from coordinator.membership import owner_recovery, seed_shares
 from coordinator.runtime import owner_recovering
@@ -32,7 +29,7 @@ class OwnerApi:
 
     async def seal_shares(self, request: Request) -> SeedShares:
         at, _ = self._at, await message_of(request, SeedSharesRequest)
-        seed = await in_library(seeds.load, at.keys_directory, os.environ)
+        seed = await in_library(at.secrets.seed)
         made = await in_database(seed_shares.seal_all, at.database, seed, actor=request.peer.name, now=at.now())
         return SeedShares(made)
 

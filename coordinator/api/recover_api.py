@@ -3,7 +3,6 @@
 On a listener of its own, which lets in the identities that the manifest pins and nobody else.
 """
 
-import os
 from functools import partial
 
 from sqlalchemy.exc import SQLAlchemyError
@@ -11,7 +10,6 @@ from sqlalchemy.exc import SQLAlchemyError
 from coordinator.api.operator_route import message_of
 from coordinator.base.refusal import Code, Refused
 from coordinator.base.threads import in_database, in_library
-from coordinator.keys import seed as seeds
 from coordinator.membership import peer_recovery
 from coordinator.membership.recover_messages import PATH, RecoverRequest
 from coordinator.runtime.context import Coordinator, to_peer, unavailable
@@ -35,7 +33,7 @@ class RecoverApi:
         try:
             self._check_ready()
             asked = await message_of(request, RecoverRequest)
-            seed = await in_library(seeds.load, at.keys_directory, os.environ)
+            seed = await in_library(at.secrets.seed)
             hand_over = partial(peer_recovery.hand_over, at.database, peer.node_id, peer.fingerprint, asked.nonce)
             answer = await in_library(hand_over, seed, at.publisher.keys)
             await in_database(partial(peer_recovery.note, at.database, peer.node_id, peer.fingerprint, now=at.now()))

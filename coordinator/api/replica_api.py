@@ -1,6 +1,5 @@
 """Which coordinators the cluster has, as an operator asks, and as root keys declare it."""
 
-import os
 from functools import partial
 
 from sqlalchemy.exc import SQLAlchemyError
@@ -11,7 +10,6 @@ from coordinator.base.threads import in_database, in_library
 from coordinator.database import history
 from coordinator.database.database import Database
 from coordinator.database.database_fault import line_of
-from coordinator.keys import keystore
 from coordinator.keys.signing_key import SigningKey, UnusableKeyError
 from coordinator.membership import coordinator_sets, moving, replica_reports, replicas
 from coordinator.membership.coordinator_sets import SetAdditions
@@ -103,7 +101,7 @@ class ReplicaApi:
 def _config_keys(at: Coordinator) -> tuple[SigningKey, ...]:
     """As they lie there now: the mesh key has come since the last reload."""
     try:
-        return keystore.config_keys(at.keys_directory, os.environ)
+        return at.secrets.config_keys()
     except UnusableKeyError as error:
         raise Refused(Code.BAD_KEY, str(error), remedy="put it right, and repeat") from None
 

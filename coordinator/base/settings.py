@@ -41,6 +41,10 @@ class CoordinatorSettings:
     audit_history_s: int = _number(
         365 * DAY, 30 * DAY, 3_650 * DAY, "how long audit rows are kept, and changes that are over"
     )
+    keep_secrets: bool = field(
+        default=True,
+        metadata={"about": "keep the seed and keys that come from others over a restart; else in memory alone"},
+    )
     guarded_changes: bool = field(
         default=True, metadata={"about": "nodes vote on a change and get it in rings; else all get it at once"}
     )

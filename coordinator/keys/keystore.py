@@ -12,7 +12,7 @@ from pathlib import Path
 from cryptography.hazmat.primitives.asymmetric import rsa
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from coordinator.keys import signing_key
+from coordinator.keys import sealing, signing_key
 from coordinator.keys.acting import as_owner_of
 from coordinator.keys.signing_key import SigningKey, UnusableKeyError
 from snapshot.bundle import CONFIG, ROOT
@@ -100,7 +100,15 @@ def config_keys(
     if environment.get("CREDENTIALS_DIRECTORY"):
         places.append(Path(environment["CREDENTIALS_DIRECTORY"]))
     found = [load(path, passphrase) for place in places for path in files(place, CONFIG)]
+    found += [] if directory is None else _sealed_keys(directory)
     return tuple({key.key_id: key for key in found}.values())
+
+
+def _sealed_keys(directory: Path) -> list[SigningKey]:
+    """Those that open on this machine (sealing.py)."""
+    places = [directory / name for name in sealing.names_in(directory) if is_key_file(name, CONFIG)]
+    found = ((place, sealing.find(place)) for place in places)
+    return [signing_key.from_pem(data, name=str(place)) for place, data in found if data is not None]
 
 
 def load(path: Path, passphrase: bytes | None = None) -> SigningKey:

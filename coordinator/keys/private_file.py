@@ -1,9 +1,9 @@
-"""A private file of a coordinator by its name: among its keys, or else among the service's credentials."""
+"""A private file of a coordinator by its name: among its keys, also sealed, or else among the service's credentials."""
 
 from collections.abc import Mapping
 from pathlib import Path
 
-from coordinator.keys import signing_key
+from coordinator.keys import sealing, signing_key
 from coordinator.keys.acting import as_owner_of
 
 
@@ -17,4 +17,6 @@ def find(name: str, directory: Path | None, environment: Mapping[str, str]) -> t
             path = place / name
             if path.exists() or path.is_symlink():
                 return path, signing_key.private_bytes(path)
+        if place is directory and (data := sealing.find(path)) is not None:
+            return sealing.sealed_form(path), data
     return None

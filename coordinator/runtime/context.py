@@ -14,6 +14,7 @@ from coordinator.configs.apply_cache import LastRead
 from coordinator.database import cluster_state
 from coordinator.database.database import Database
 from coordinator.database.database_fault import is_full, line_of
+from coordinator.keys.own_secrets import OwnSecrets
 from coordinator.membership import ca_exchange
 from coordinator.membership.pin_sync import PinSync
 from coordinator.membership.refused_joins import RefusedJoins
@@ -165,6 +166,7 @@ class Coordinator:
     last_read: LastRead
     absence: Absence
     storages: StorageKeeper
+    secrets: OwnSecrets
     alarms: dict[str, int] = field(default_factory=dict)
     standstill: Standstill = field(default_factory=Standstill)
     refused_joins: RefusedJoins = field(default_factory=RefusedJoins)

@@ -36,11 +36,9 @@ from coordinator.membership import coordinator_sets, owner_recovery, peer_recove
 from coordinator.membership.coordinator_sets import SetAdditions
 from coordinator.membership.peer_recovery import UnverifiedManifest
 from coordinator.membership.replica_reports import READY
-from coordinator.runtime import recovering
 from coordinator.runtime.context import Coordinator
 from coordinator.trust.ceremony import PublicKey, RaiseEpoch
 from coordinator.trust.coordinator_set import CoordinatorSet
-from snapshot.bundle import CONFIG
 from wire.logs import log
 
 FORCE = "if you know that none of them is ready: --force"
@@ -127,7 +125,7 @@ def _adopt(at: Coordinator, brought: BroughtSeed, seed: Seed, *, is_forced: bool
         own = identity.generate(at.coordinator_id, at.now())
         keystore.own_directory(at.keys_directory)
         replace_file(at.keys_directory / identity.FILE, identity.to_bytes(own))
-    recovering.keep_seed(at.keys_directory, seed)
+    at.secrets.keep_seed(seed)
     pin = identity.pin_of(own)
     with _beside(at) as database:
         database.history = LinkedHistory(seed.history_key)
@@ -149,8 +147,8 @@ def _draft(
     )
     wanted = dict.fromkeys(manifest.pins, "")
     made = draft(at.database, wanted, PublicKey(key.algorithm, key.public_key), at.settings, at.now())
-    keystore.keep(at.keys_directory, CONFIG, key)
-    return made, keystore.config_keys(at.keys_directory, os.environ)
+    at.secrets.keep_key(key)
+    return made, at.secrets.config_keys()
 
 
 @contextmanager

@@ -9,28 +9,23 @@ import secrets
 from collections.abc import Iterator
 from dataclasses import replace
 from functools import partial
-from pathlib import Path
 
 import trio
 from sqlalchemy.exc import SQLAlchemyError
 
-from coordinator.base.refusal import Code, Refused
+from coordinator.base.refusal import Refused
 from coordinator.base.threads import in_database, in_library
 from coordinator.database.database import Database
 from coordinator.database.database_fault import line_of
 from coordinator.database.history import LinkedHistory
 from coordinator.database.own_entry import OwnEntry
-from coordinator.keys import identity, keystore
-from coordinator.keys import seed as seeds
-from coordinator.keys.acting import as_owner_of
-from coordinator.keys.atomic_files import replace_file
-from coordinator.keys.seed import Seed
+from coordinator.keys import identity
+from coordinator.keys.own_secrets import OwnSecrets
 from coordinator.keys.signing_key import SigningKey, UnusableKeyError
 from coordinator.membership import peer_recovery
 from coordinator.membership.peer_recovery import NamedPeer, Secrets, UnverifiedManifest
 from coordinator.membership.recover_messages import ANSWER_BYTES, NONCE_DIGITS, PATH, RecoverAnswer, RecoverRequest
 from coordinator.runtime.context import Coordinator
-from snapshot.bundle import CONFIG
 from wire.certificate import KeyPair
 from wire.client import Call, ClientError, Deadlines, HttpClient, HttpsConnector
 from wire.endpoint import BadEndpointError, Endpoint
@@ -118,7 +113,7 @@ class Recovering:
         try:
             received = await self._ask(peer, place, nonce)  # 2, 3
             found = await in_library(_judge, self._at.database, tried, nonce, received)  # 4 to 7
-            keys = await in_database(_keep, self._at.keys_directory, found)
+            keys = await in_database(_keep, self._at.secrets, found)
         except (ClientError, BadMessageError, UnusableKeyError, Refused, SQLAlchemyError, OSError) as error:
             about = {"coordinator": peer.coordinator_id, "place": str(place), "reason": _words(error)}
             log.warning("not recovered from a peer", **about)
@@ -157,27 +152,11 @@ def _judge(database: Database, tried: UnverifiedManifest, nonce: str, received: 
         beside.close()
 
 
-def keep_seed(directory: Path, seed: Seed) -> None:
-    """Refused where another one lies there: nothing is written over."""
-    held = seeds.load(directory, os.environ)
-    if held is not None and held != seed:
-        remedy = f"move {directory / seeds.FILE} away, and restart"
-        raise Refused(Code.UNTRUSTED_HISTORY, "another seed lies here than the history's", remedy=remedy)
-    with as_owner_of(directory):
-        keystore.own_directory(directory)
-    if held is None:
-        replace_file(directory / seeds.FILE, seed.to_bytes())
-
-
-def _keep(directory: Path, found: Secrets) -> tuple[SigningKey, ...]:
-    """The config keys as they lie there now. Each file is there whole or not at all, or the next attempt would find a
-    short one in its way.
-    """
-    keep_seed(directory, found.seed)
-    key = directory / keystore.file_name(CONFIG, found.mesh_key)
-    if not key.exists():
-        replace_file(key, found.mesh_key.to_pem())
-    return keystore.config_keys(directory, os.environ)
+def _keep(own: OwnSecrets, found: Secrets) -> tuple[SigningKey, ...]:
+    """The config keys that are here now."""
+    own.keep_seed(found.seed)
+    own.keep_key(found.mesh_key)
+    return own.config_keys()
 
 
 def _words(error: Exception) -> str:

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path, PurePosixPath
 
 from coordinator.base.refusal import Code, Refused
-from coordinator.keys import identity, keystore, server_certificate
+from coordinator.keys import identity, keystore, sealing, server_certificate
 from coordinator.keys import seed as seeds
 from coordinator.setup.configuration import CREDENTIAL, Configuration
 from snapshot.bundle import CONFIG
@@ -27,6 +27,7 @@ def present(at: Configuration, configuration: Path) -> tuple[dict[str, Path], li
             elsewhere.append(f"{name} of the service manager")
         else:
             found[member] = Path(name)
+    elsewhere += [f"{KEYS}/{name}, sealed to this machine" for name in sealing.names_in(at.keys_directory)]
     found |= {f"{KEYS}/{path.name}": path for path in keystore.files(at.keys_directory, CONFIG)}
     found |= {member: path for member, name in OWN.items() if (path := at.keys_directory / name).is_file()}
     found |= {member: path for member, path in _authority(at) if path.is_file()}

@@ -285,6 +285,25 @@ async def test_a_request_that_was_lost_is_made_again(machine: Machine) -> None:
         assert (await at.probe("/probe/readiness"))[0] == 200
 
 
+async def test_in_memory_alone_a_restart_is_recovery_again(machine: Machine) -> None:
+    """rules H4, H17: `keep_secrets` is off, so nothing is written, and it is ready all the same"""
+    alone(machine)
+    seed = machine.lose()
+    machine.settings = "[settings]\nkeep_secrets = false"
+    async with started(machine)() as at:
+        await commit(at, machine, await recover(at, seed))
+        await at.daemon.keeper.look()
+        assert (await at.probe("/probe/readiness"))[0] == 200
+        await at.ask("POST", "/v1/allowlist/node-b", {})
+        await at.ask("POST", "/v1/coordinators/shares", {})
+    assert not (machine.keys / seeds.FILE).exists()
+    assert keystore.config_keys(machine.keys, {}) == ()
+    async with started(machine)() as at:
+        assert (await at.ask("GET", "/v1/coordinators/recover"))["lacks"] == "the seed"
+        await at.daemon.keeper.look()
+        assert (await at.probe("/probe/readiness"))[0] == 503
+
+
 async def test_what_is_wrong_changes_nothing_and_the_right_one_goes_through(machine: Machine) -> None:
     """rules H51, H5: at the coordinator"""
     alone(machine)

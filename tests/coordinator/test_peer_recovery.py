@@ -20,6 +20,7 @@ from coordinator.database.history import LinkedHistory
 from coordinator.database.own_entry import OwnEntry
 from coordinator.keys import identity, keystore, signer, signing_key
 from coordinator.keys import seed as seeds
+from coordinator.keys.own_secrets import OwnSecrets
 from coordinator.keys.seed import Seed
 from coordinator.keys.signing_key import SigningKey
 from coordinator.membership import peer_recovery, replicas
@@ -309,11 +310,11 @@ async def test_what_was_half_written_is_in_nobodys_way(pair: tuple[Founded, Foun
     keys, seed = two.folder / "keys", seeds.load(one.folder / "keys", {})
     found = Secrets(seed, one.config)
     with full_disk(len(seed.to_bytes()) // 2), pytest.raises(OSError, match="too large"):
-        _keep(keys, found)
-    _keep(keys, found)
+        _keep(OwnSecrets(keys, {}), found)
+    _keep(OwnSecrets(keys, {}), found)
     (keys / keystore.file_name("config", one.config)).unlink()
     with full_disk(len(one.config.to_pem()) // 2), pytest.raises(OSError, match="too large"):
-        _keep(keys, found)
+        _keep(OwnSecrets(keys, {}), found)
     (keys / seeds.FILE).unlink()
     async with running(one) as first:
         two.settings += f'\n[peers]\nask = "127.0.0.1:{first.ports.coordinators}"'
