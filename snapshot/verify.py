@@ -3,7 +3,7 @@
     verify          the verdict on a document: Verified, AlreadyApplied, NotYetValid, or Rejected is raised
     follow          the verdicts on a run of trust bundles
     judge_opening   steps 1..5 alone, before a section is fetched
-    judge_claims    steps 3, 5 and 7..10 alone, over an envelope that was made here
+    judge_claims    steps 3..5 and 7..10 alone, over an envelope that was made here
     STEPS           the steps, each named as the statement that must be true
 
 A step returns nothing, or rejects; none of them writes. `now` is one reading, in Unix seconds. Steps 1..4 read claims
@@ -182,9 +182,9 @@ def judge_opening(opening: Opening, holder: VerifierState, *, kind: str, now: fl
 
 
 def judge_claims(claims: Envelope, opening: Opening, holder: VerifierState, *, now: float) -> bool:
-    """Steps 3, 5 and 7..10: the signatures, and all that depends on whom a document is for, and on what he holds;
-    Rejected, or whether it says anything new. Its cluster, signers and content were judged already: nothing is parsed
-    or hashed.
+    """Steps 3..5 and 7..10: the signatures, and all that depends on the time, on whom a document is for, and on what he
+    holds; Rejected, or whether it says anything new. Its cluster and content were judged already: nothing is parsed or
+    hashed.
     """
     case = Verification(holder, claims.kind, now, _OpeningOnly(opening), None)
     case.envelope, case.opening = claims, opening
@@ -510,7 +510,7 @@ STEPS: tuple[tuple[int, Callable[[Verification], None]], ...] = (
     (11, content_is_well_formed),
     (12, no_secret_is_raw),
 )
-STEPS_OF_CLAIMS = tuple(step for step in STEPS if step[0] in (3, 5, 7, 8, 9, 10))
+STEPS_OF_CLAIMS = tuple(step for step in STEPS if step[0] in (3, 4, 5, 7, 8, 9, 10))
 
 
 def _proof(case: Verification) -> Verified:

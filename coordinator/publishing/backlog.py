@@ -26,6 +26,7 @@ from coordinator.publishing.gates import Gates, NodeGate
 from coordinator.publishing.publication import Compile, Draft, NodeContents, Offered, draft
 from coordinator.publishing.published_state import Situation
 from coordinator.publishing.remembered import PublishedMemory
+from coordinator.publishing.review import Reviewer
 from coordinator.publishing.shared_documents import SharedDocuments
 from coordinator.publishing.signing_context import Issue, Unpublishable
 from coordinator.reports import features
@@ -38,8 +39,8 @@ SCOPES_OF_NODE = 8  # about so many, where it is compiled whole
 @dataclass
 class Backlog:
     """`followed`: the state up to which changes are noted. `known`: nodes published whole since the start. `models`:
-    what nodes go by that are held back. `remembered`: of what is out. `unlisted`: why nodes must not be told of these
-    CAs, or nothing.
+    what nodes go by that are held back. `remembered`: of what is out. `reviewer`: of what is signed. `unlisted`: why
+    nodes must not be told of these CAs, or nothing.
     """
 
     followed: Model | None = None
@@ -47,6 +48,7 @@ class Backlog:
     changed: dict[str, set[Scope]] = field(default_factory=dict)
     models: UndoneModels = field(default_factory=UndoneModels)
     remembered: PublishedMemory = field(default_factory=PublishedMemory)
+    reviewer: Reviewer = field(default_factory=Reviewer)
     unlisted: Callable[[Sequence[bytes]], str] = field(default=lambda _authorities: "")
     _otherwise: dict[str, frozenset[Scope]] = field(default_factory=dict)
 
@@ -127,7 +129,8 @@ def prepare(
         issue = published_state.read_issue(transaction, keys, settings, now)
         read = published_state.reader(transaction)
         gates = Gates.read(transaction, model, node_ids, backlog.models, read)
-        case = _Round(issue, backlog, SharedDocuments(transaction), read)
+        backlog.reviewer.begin(issue.bundle, issue.revocations)
+        case = _Round(issue, backlog, SharedDocuments(transaction, backlog.reviewer), read)
         for node_id, situation in published_state.read_situations(transaction, node_ids, backlog.remembered).items():
             try:
                 drafts.append(_draft(case, situation, gates.of(node_id, situation.held.keys())))

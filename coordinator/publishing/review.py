@@ -1,45 +1,54 @@
 """The agent's own verifier, run on everything that was signed, before it is given out (rules S69).
 
     review(document, holder, now)            all of its twelve steps
-    Reviewer().review(document, ...)         the same verdicts for a batch; of documents that say the same, once
+    Reviewer().review(document, ...)         the same verdicts for many; of documents that say the same, once
 
 A fleet's heads, and the documents of one content, differ in few words, and most of what the verifier does is to read:
-two thirds of what a head cost were our own bytes, parsed and verified as a stranger's. So the first of its kind in a
-batch is judged by all twelve steps, from its bytes. Who comes after it is its twin where, read back from the bytes that
-were signed, it
+two thirds of what a head cost were our own bytes, parsed and verified as a stranger's. So the first of its kind is
+judged by all twelve steps, from its bytes. Who comes after it, in its batch or in a later one, is its twin where, read
+back from the bytes that were signed, it
 
-- has the members of that one's envelope, but for its id, its subject, its version and its time of renewal;
+- has the members of that one's envelope, but for its id, its subject, its version and its times, which are in their
+  form what was meant;
 - has its content: the same manifest, which names the sections by their hashes; or, of a head, just the members that
   were meant, with the same revocations and the same kinds of marks, and no more bytes;
 
-and is then asked by its signatures, and by the steps that depend on whose it is: 5, 3 and 7..10
+and is then asked by its signatures, and by the steps that depend on whose it is and on the time: 3..5 and 7..10
 (`verify.judge_claims`).
 
-Why that suffices. Form, cluster, hashes, signers, dates, audience and content of a twin are those of what has passed,
-and a batch has one reading of the clock, one trust bundle and one set of revocations. Its id is
-random digits of ours, its subject a member's id, and the numbers are written by the writer that wrote the first one's.
-What a head lists are envelopes that were read, or judged here. The signature of each is verified: that costs a tenth
-of a millisecond, and one that a faulty machine has spoilt must not go out, since from it and a good one the key can be
-worked out.
+Why that suffices. Form, cluster, hashes, audience and content of a twin are those of what has passed, by the same trust
+bundle and the same revocations: with others nothing has passed yet (`begin`). Its id is random digits of ours, its
+subject a member's id, and the numbers are written by the writer that wrote the first one's. Whether its signers may
+sign now, and whether its dates are right, is asked of each. What a head lists are envelopes that were read, or judged
+here. The signature of each is verified: that costs a tenth of a millisecond, and one that a faulty machine has spoilt
+must not go out, since from it and a good one the key can be worked out.
+
+Nodes that join come a few at a time, so that in a batch of theirs nothing is the second of its kind: to judge each of
+their documents whole was a third of what a join cost.
 
 Increments, recoveries' targets and what is larger are judged whole, each.
 """
 
+import hashlib
 import json
 from collections.abc import Hashable, Mapping
 from dataclasses import dataclass, field
 
 from coordinator.keys.signer import SignedDocument
+from coordinator.publishing.remembered import Recent
 from coordinator.publishing.signing_context import Unpublishable
+from snapshot.bundle import TrustBundle
 from snapshot.container import ChunkParts, Opening
 from snapshot.envelope import INCREMENT, Envelope
 from snapshot.identifiers import format_time, is_id
+from snapshot.manifest import Revocations
 from snapshot.reasons import Rejected
 from snapshot.verifier_state import VerifierState
 from snapshot.verify import AlreadyApplied, Verified, judge_claims, verify
 
-_TIME = "refresh_after"
-_OF_EACH = ("snapshot_id", "subject_node_id", "config_version", _TIME)
+MOST_PASSED = 4_096  # of those that were met last
+_TIMES = ("issued_at", "valid_from", "refresh_after", "expires_at")
+_OF_EACH = ("snapshot_id", "subject_node_id", "config_version", *_TIMES)
 _OF_EACH_HEAD = (*_OF_EACH, "content_hash")
 
 
@@ -65,17 +74,24 @@ class MeantHead:
 
 @dataclass(frozen=True)
 class _Passed:
-    """What has passed all steps: the members of its envelope that its twins share with it, and its manifest."""
+    """What has passed all steps: the members of its envelope that its twins share with it, and its manifest's."""
 
     members: Mapping[str, object]
-    manifest: bytes
+    manifest_hash: bytes
+    manifest_size: int
 
 
 @dataclass
 class Reviewer:
-    """Of one batch: one reading of the clock, one trust bundle, one set of revocations."""
+    """`_by`: the trust bundle and the revocations by which all of it has passed."""
 
-    _passed: dict[Hashable, _Passed] = field(default_factory=dict)
+    _passed: Recent[Hashable, _Passed] = field(default_factory=lambda: Recent(MOST_PASSED))
+    _by: tuple[TrustBundle, Revocations] | None = None
+
+    def begin(self, bundle: TrustBundle, revocations: Revocations) -> None:
+        """A batch that is judged by these."""
+        if self._by != (bundle, revocations):
+            self._by, self._passed = (bundle, revocations), Recent(MOST_PASSED)
 
     def review(
         self, document: SignedDocument, holder: VerifierState, now: float, meant: MeantHead | None = None
@@ -91,22 +107,24 @@ class Reviewer:
         passed = self._passed.get(key)
         if passed is None or not (_says_own(own, one) and _is_like(document, members, passed, meant)):
             review(document, holder, now)
-            self._passed[key] = _Passed(members, document.manifest_bytes)
+            manifest = document.manifest_bytes
+            self._passed.put(key, _Passed(members, hashlib.sha256(manifest).digest(), len(manifest)))
         else:
             _judge_claims(document, holder, now)
 
 
 def _says_own(own: Mapping[str, object], meant: Envelope) -> bool:
-    as_meant = all(own[name] == getattr(meant, name) for name in own if name != _TIME)
-    return as_meant and own[_TIME] == format_time(meant.refresh_after) and is_id(own["subject_node_id"])
+    as_meant = all(own[name] == getattr(meant, name) for name in own if name not in _TIMES)
+    on_time = all(own[name] == format_time(getattr(meant, name)) for name in _TIMES)
+    return as_meant and on_time and is_id(own["subject_node_id"])
 
 
 def _is_like(document: SignedDocument, members: Mapping[str, object], passed: _Passed, meant: MeantHead | None) -> bool:
     if members != passed.members:
         return False
     if meant is None:
-        return document.manifest_bytes == passed.manifest
-    is_no_larger = len(document.manifest_bytes) <= len(passed.manifest)
+        return hashlib.sha256(document.manifest_bytes).digest() == passed.manifest_hash
+    is_no_larger = len(document.manifest_bytes) <= passed.manifest_size
     return is_no_larger and bool(json.loads(document.manifest_bytes) == meant.manifest)
 
 

@@ -60,7 +60,7 @@ class SharedDocuments:
     """Of one batch, and of the transaction in which its nodes were read."""
 
     transaction: Transaction
-    reviewer: Reviewer = field(default_factory=Reviewer)
+    reviewer: Reviewer
     read: dict[str, int] = field(default_factory=dict)  # counters as they stand in the database
     _last: dict[str, int] = field(default_factory=dict)
     _newest: dict[Key, SharedDocument | None] = field(default_factory=dict)

@@ -187,6 +187,66 @@ def test_the_same_claims_over_other_bytes_are_refused(cluster: Cluster) -> None:
     reviewer.review(lied, holder, NOW)  # judged by its bytes, and those are good
 
 
+def passed_before(cluster: Cluster, document: SignedDocument, now: float) -> str:
+    """The verdict on a document of a later batch, where another one of its content has passed in an earlier one."""
+    reviewer, holder = Reviewer(), cluster.node("core_mesh").holder
+    reviewer.begin(holder.bundle, holder.revocations)
+    reviewer.review(cluster.snapshot(ROUTES, organization_ids=["amber"]), holder, NOW)
+    reviewer.begin(replace(holder.bundle), replace(holder.revocations))
+    try:
+        reviewer.review(document, holder, now)
+    except Unpublishable as refused:
+        return refused.reason
+    return ""
+
+
+def later(cluster: Cluster, by: int, **members: object) -> SignedDocument:
+    """As it is signed so much later."""
+    made = cluster.snapshot(ROUTES, organization_ids=["amber"])
+    times = {
+        name: getattr(made.envelope, name) + by for name in ("issued_at", "valid_from", "refresh_after", "expires_at")
+    }
+    return cluster.forge(made, **times | members)
+
+
+def test_of_a_later_batch_it_passes_by_its_claims(cluster: Cluster) -> None:
+    """rules S71"""
+    assert passed_before(cluster, later(cluster, HOUR), NOW + HOUR) == ""
+
+
+@pytest.mark.parametrize(
+    ("members", "now"),
+    [
+        ({}, NOW + 30 * 24 * HOUR),  # the document has expired
+        ({}, NOW - 2 * HOUR),  # it is of the future
+        ({"expires_at": NOW + HOUR, "refresh_after": NOW + 2 * HOUR}, NOW + HOUR),
+        ({"issued_at": NOW + 2 * HOUR}, NOW + HOUR),
+    ],
+)
+def test_its_dates_are_judged_by_the_clock_as_it_is(cluster: Cluster, members: dict, now: float) -> None:
+    """rules S75: what passed before had others"""
+    made = later(cluster, HOUR, **members)
+    assert passed_before(cluster, made, now) == reason(cluster, made, now=now) != ""
+
+
+def test_nor_may_a_key_sign_what_the_bundle_does_not_give_it_any_more(cluster: Cluster) -> None:
+    """rules S82: nor is a bundle believed that has ended since, or what passed by another one"""
+    node = cluster.node("core_mesh")
+    ends = node.holder.bundle.expires_at
+    made = later(cluster, ends - NOW)
+    assert passed_before(cluster, made, ends + 1) == reason(cluster, made, now=ends + 1) == "trust_bundle_too_old"
+    reviewer, good = Reviewer(), cluster.snapshot(ROUTES, organization_ids=["amber"])
+    reviewer.begin(node.holder.bundle, node.holder.revocations)
+    reviewer.review(good, node.holder, NOW)
+    signers = frozenset(key_id for key_id, _ in good.signatures)
+    node.take(cluster.head({}, revocations=Revocations(1, key_ids=signers), keys=[key("config-2")]))
+    reviewer.begin(node.holder.bundle, node.holder.revocations)
+    with pytest.raises(Unpublishable, match="key_revoked"):
+        reviewer.review(later(cluster, 1), node.holder, NOW + 1)
+    reviewer.begin(cluster.node("core_mesh").holder.bundle, Revocations())
+    reviewer.review(later(cluster, 1), cluster.node("core_mesh").holder, NOW + 1)
+
+
 def head_of(cluster: Cluster, generation: int, meant: dict | None = None, **entry: object) -> tuple:
     """A head of one scope, and what it was meant to be."""
     said = {"authority_epoch": 1, "config_version": 3, "content_hash": "sha256:" + "a" * 64, "snapshot_id": "a-1"}
