@@ -157,8 +157,9 @@ class Transaction:
         """What is remembered of a state, or was read of it in this transaction."""
         return self.to_remember.get(state_id) or self.memory.get(state_id)
 
-    def rows(self, statement: Executable) -> Sequence[Row[Any]]:
-        return self.connection.execute(statement).all()
+    def rows(self, statement: Executable, values: Mapping[str, object] | None = None) -> Sequence[Row[Any]]:
+        """`values`: by name, of a statement that was made once for many."""
+        return self.connection.execute(statement, values).all()
 
     def stream(self, statement: Executable) -> Iterator[Row[Any]]:
         """Never all of them at once."""

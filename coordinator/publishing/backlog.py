@@ -130,7 +130,7 @@ def prepare(
         read = published_state.reader(transaction)
         gates = Gates.read(transaction, model, node_ids, backlog.models, read)
         backlog.reviewer.begin(issue.bundle, issue.revocations)
-        case = _Round(issue, backlog, SharedDocuments(transaction, backlog.reviewer), read)
+        case = _Round(issue, backlog, SharedDocuments(transaction, backlog.reviewer, backlog.remembered), read)
         for node_id, situation in published_state.read_situations(transaction, node_ids, backlog.remembered).items():
             try:
                 drafts.append(_draft(case, situation, gates.of(node_id, situation.held.keys())))

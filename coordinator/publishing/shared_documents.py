@@ -27,7 +27,7 @@ Rejected:
 
 from dataclasses import dataclass, field
 
-from sqlalchemy import select
+from sqlalchemy import bindparam, select
 
 from coordinator.base.refusal import Refused
 from coordinator.database import schema, scope_versions
@@ -39,12 +39,26 @@ from coordinator.declared.increments import Delta
 from coordinator.keys import signer
 from coordinator.publishing import published_state
 from coordinator.publishing.published_state import PublishedDocument
+from coordinator.publishing.remembered import KnownDocument, PublishedMemory
 from coordinator.publishing.review import Reviewer
-from snapshot import envelope
 from snapshot.envelope import INCREMENT, SNAPSHOT
 
 Key = tuple[str, str, Audience]
 """Scope, content hash and audience."""
+
+_kept = schema.documents.c
+# The newest first. Made once: making a statement costs as much as running it, and a node that joins asks for a dozen.
+_OF_CONTENT = (
+    select(_kept.snapshot_id)
+    .where(
+        _kept.scope == bindparam("of_scope"),
+        _kept.content_hash == bindparam("content"),
+        _kept.authority_epoch == bindparam("epoch"),
+        _kept.subject == EVERYBODY,
+        _kept.kind == SNAPSHOT,
+    )
+    .order_by(_kept.config_version.desc(), _kept.published_at.desc())
+)
 
 
 @dataclass(frozen=True)
@@ -57,10 +71,11 @@ class SharedDocument:
 
 @dataclass
 class SharedDocuments:
-    """Of one batch, and of the transaction in which its nodes were read."""
+    """Of one batch, and of the transaction in which its nodes were read; `reviewer` and `remembered` outlast it."""
 
     transaction: Transaction
-    reviewer: Reviewer
+    reviewer: Reviewer = field(default_factory=Reviewer)
+    remembered: PublishedMemory = field(default_factory=PublishedMemory)
     read: dict[str, int] = field(default_factory=dict)  # counters as they stand in the database
     _last: dict[str, int] = field(default_factory=dict)
     _newest: dict[Key, SharedDocument | None] = field(default_factory=dict)
@@ -114,21 +129,23 @@ class SharedDocuments:
         return self._deltas[pair]
 
     def _find(self, content: ScopeContent, epoch: int) -> SharedDocument | None:
-        table = schema.documents
-        chosen = select(table.c.snapshot_id, table.c.envelope).where(
-            table.c.scope == content.scope.name,
-            table.c.content_hash == content.content_hash,
-            table.c.subject == EVERYBODY,
-            table.c.kind == SNAPSHOT,
-            table.c.authority_epoch == epoch,
-        )
-        rows = self.transaction.rows(chosen.order_by(table.c.config_version.desc(), table.c.published_at.desc()))
-        parsed = ((row.snapshot_id, envelope.parse(bytes(row.envelope), SNAPSHOT)) for row in rows)
-        ids = (
-            id_ for id_, document in parsed if Audience(document.roles, document.organization_ids) == content.audience
-        )
-        found = next(ids, None)
-        return None if found is None else SharedDocument(published_state.read_document(self.transaction, found))
+        of_content = {"of_scope": content.scope.name, "content": content.content_hash, "epoch": epoch}
+        for row in self.transaction.rows(_OF_CONTENT, of_content):
+            document = self._document(row.snapshot_id)
+            one = document.envelope
+            if Audience(one.roles, one.organization_ids) == content.audience:
+                return SharedDocument(document)
+        return None
+
+    def _document(self, snapshot_id: str) -> PublishedDocument:
+        """It is kept; a document never changes under its id, so it is read once."""
+        known = self.remembered.documents.get(snapshot_id)
+        if known is None:
+            document = published_state.read_document(self.transaction, snapshot_id)
+            self.remembered.keep_document(KnownDocument(document.entry, document.envelope, document.manifest_bytes))
+            return document
+        source = published_state.reader(self.transaction)
+        return PublishedDocument(known.entry, known.envelope, known.manifest, source)
 
     def _is_kept(self, held: PublishedDocument, to: PublishedDocument) -> bool:
         table = schema.documents

@@ -16,7 +16,6 @@ from coordinator.declared.compiler import Audience, ScopeContent
 from coordinator.keys.signing_key import SigningKey
 from coordinator.publishing import backlog, heads, published_state
 from coordinator.publishing.publication import NodeContents, draft
-from coordinator.publishing.review import Reviewer
 from coordinator.publishing.shared_documents import SharedDocuments
 from coordinator.publishing.signing_context import Unpublishable
 from coordinator.replicas.generations import BLOCK
@@ -219,7 +218,7 @@ def test_a_database_with_all_services_in_one_scope_goes_over(database: Database)
         issue = published_state.read_issue(transaction, press.keys, press.settings, press.now)
         present = published_state.read_situations(transaction, ["node-a"])["node-a"]
         subject = catalog.load(transaction).subjects["node-a"]
-        shared = SharedDocuments(transaction, Reviewer())
+        shared = SharedDocuments(transaction)
     sections = {"services.12": b'{"web":{"organization_id":"acme"}}'}
     old = Scope("service_assignment")
     content = ScopeContent(old, Audience(("egress_service",), ("acme",)), sections)
