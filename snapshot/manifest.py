@@ -5,7 +5,7 @@ import re
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from snapshot import canonical
 from snapshot.extension import refuse_critical
@@ -35,10 +35,9 @@ ENTRY = re.compile(
 )
 
 
-@dataclass(frozen=True, slots=True)
-class SectionEntry:
+class SectionEntry(NamedTuple):
     """One section of a full state: the SHA-256 of its bytes (64 hex digits) and their number. A raw one is no JSON.
-    There are tens of thousands of them, so they have slots.
+    Tens of thousands of them are made for one document, which takes a tuple a third of the time.
     """
 
     sha256: str

@@ -34,6 +34,8 @@ def put_known(transaction: LmdbTransaction, digest: bytes, data: bytes) -> None:
     """Keep bytes whose digest was computed already. A copy that is damaged is written again."""
     if transaction.put_blobs is not None:
         transaction.put_blobs.add(digest)
+    if len(data) <= CHUNK_BYTES and transaction.put_new(_TABLE, digest, data):
+        return
     if _read(transaction, digest) == data:
         return
     remove(transaction, digest)

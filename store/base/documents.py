@@ -6,7 +6,7 @@ StoredDocument  a verified document; satisfies `snapshot.verifier_state.HeldDocu
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import Self, TypeVar
 
 from snapshot import envelope as envelopes
@@ -32,6 +32,8 @@ from store.base.records import (
     scope_key,
     unpack,
 )
+
+MOST_REMEMBERED = 1024  # records of scopes
 
 T = TypeVar("T")
 Fetch = Callable[[bytes], bytes]  # the bytes of a blob, hashed
@@ -240,16 +242,24 @@ def put_document(transaction: LmdbTransaction, record: DocumentRecord) -> bytes:
 
 def scope_record(transaction: LmdbTransaction, scope: str) -> ScopeRecord | None:
     data = transaction.get("scopes", scope_key(scope))
-    return None if data is None else unpack(ScopeRecord, data)
+    return None if data is None else _scope_record_of(data)
 
 
 def scope_records(transaction: LmdbTransaction) -> Iterator[ScopeRecord]:
     """The records that can be read; a damaged one is the business of the start and of `check`."""
     for _, data in transaction.items("scopes"):
         try:
-            yield unpack(ScopeRecord, data)
+            yield _scope_record_of(data)
         except StoreError:
             continue
+
+
+@lru_cache(maxsize=MOST_REMEMBERED)
+def _scope_record_of(data: bytes) -> ScopeRecord:
+    """By all of its bytes: other ones are read and held against their checksum. Each update of one scope goes through
+    the records of all, several times.
+    """
+    return unpack(ScopeRecord, data)
 
 
 def put_scope(transaction: LmdbTransaction, record: ScopeRecord) -> None:

@@ -227,6 +227,10 @@ class LmdbTransaction:
     def put(self, database: str, key: bytes, value: bytes) -> None:
         self.lmdb.put(key, value, db=self._databases[database])
 
+    def put_new(self, database: str, key: bytes, value: bytes) -> bool:
+        """Whether there was none; else what is there stays."""
+        return bool(self.lmdb.put(key, value, overwrite=False, db=self._databases[database]))
+
     def delete(self, database: str, key: bytes) -> bool:
         return bool(self.lmdb.delete(key, db=self._databases[database]))
 

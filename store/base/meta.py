@@ -2,6 +2,7 @@
 
 import secrets
 from dataclasses import replace
+from functools import lru_cache
 
 from store.base import floors, sealed
 from store.base.environment import LmdbTransaction
@@ -62,9 +63,15 @@ def write_floor(transaction: LmdbTransaction, record: FloorRecord) -> None:
 def read_floor(transaction: LmdbTransaction, cluster_id: str) -> FloorRecord:
     """The copy; nothing at all where there is none, or none that can be read."""
     data = transaction.get("meta", _FLOOR)
-    try:
-        value = None if data is None else unpack_value(data)
-        found = floors.from_payload(0, value) if isinstance(value, dict) else None
-    except (StoreError, sealed.UnreadableFile):
-        found = None
+    found = None if data is None else _floor_of(data)
     return found if found is not None and found.cluster_id == cluster_id else FloorRecord(cluster_id)
+
+
+@lru_cache(maxsize=1)
+def _floor_of(data: bytes) -> FloorRecord | None:
+    """By all of its bytes; it names every scope, and most look at it more than once before it is another."""
+    try:
+        value = unpack_value(data)
+        return floors.from_payload(0, value) if isinstance(value, dict) else None
+    except (StoreError, sealed.UnreadableFile):
+        return None

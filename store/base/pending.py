@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 Write = Callable[[Callable[[LmdbTransaction], None], WriteRoom], None]  # a change, made in one transaction
 
 FLUSH_BYTES = 4 << 20
+TOGETHER_BYTES = 64 << 10  # that are read from a slot at once
 MOST_SLOTS = 1024
 MOST_WAITING = MOST_SLOTS // 2
 WAITING_SHARE = 4  # of the map, one part in so many
@@ -288,18 +289,32 @@ class PendingParts:
         """The sections as received; another number or size than signed is the verifier's step 6."""
         if len(sizes) != self._record.sections:
             raise _mismatch(f"{len(sizes)} sections", self._record.sections)
-        for index, size in enumerate(sizes):
-            data = self._section(index)
-            if len(data) != size:
-                raise _mismatch(f"a section of {size} bytes", len(data))
-            yield data
+        index = 0
+        while index < len(sizes):
+            for data in self._read_some(index, sizes):
+                if len(data) != sizes[index]:
+                    raise _mismatch(f"a section of {sizes[index]} bytes", len(data))
+                yield data
+                index += 1
 
-    def _section(self, index: int) -> bytes:
+    def _read_some(self, index: int, sizes: Sequence[int]) -> list[bytes]:
+        """From there on, small ones together: a transaction for each costs as much as to read it. None is left open
+        while they are judged.
+        """
+        found: list[bytes] = []
+        together = 0
         with self._environment.read() as transaction:
-            digest = transaction.get(_TABLE, _row(self._slot, _SECTION, index))
-            if digest is None:
-                raise StoreError(StoreFault.STORE_CORRUPT, f"section {index} of a pending document is missing")
-            return blobs.get(transaction, digest)
+            while not found or (index < len(sizes) and together + sizes[index] <= TOGETHER_BYTES):
+                found.append(self._section(transaction, index))
+                together += len(found[-1])
+                index += 1
+        return found
+
+    def _section(self, transaction: LmdbTransaction, index: int) -> bytes:
+        digest = transaction.get(_TABLE, _row(self._slot, _SECTION, index))
+        if digest is None:
+            raise StoreError(StoreFault.STORE_CORRUPT, f"section {index} of a pending document is missing")
+        return blobs.get(transaction, digest)
 
 
 @dataclass(frozen=True)

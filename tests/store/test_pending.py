@@ -11,7 +11,7 @@ from snapshot.manifest import SectionChange
 from snapshot.reasons import Reason, Rejected
 from snapshot.verify import NotYetValid, Verified
 from store.base.errors import StoreError, StoreFault
-from store.base.pending import FLUSH_BYTES
+from store.base.pending import FLUSH_BYTES, TOGETHER_BYTES
 from tests.store.cluster import BOOT, DAY, NOW, SCOPE
 
 
@@ -22,6 +22,24 @@ def test_the_document_comes_back_as_it_came(node, cluster):
     assert parts.opening() == Opening(document.envelope_bytes, document.signatures)
     assert parts.manifest() == document.manifest_bytes
     assert tuple(parts.sections([len(data) for data in document.sections])) == document.sections
+
+
+def test_small_sections_and_large_ones_come_back_in_their_order(node, cluster):
+    """However they are read: small ones together, and while none is judged the store can be written."""
+    sizes = [1, TOGETHER_BYTES // 2, TOGETHER_BYTES // 2, 10, TOGETHER_BYTES + 1, 10, 1, TOGETHER_BYTES - 10, 20, 3]
+    sections = {f"s{index}": {"x": f"{index}" * size} for index, size in enumerate(sizes)}
+    document = cluster.snapshot(1, sections)
+    parts = node.download(document).parts()
+    read = []
+    for data in parts.sections([len(data) for data in document.sections]):
+        node.store.set(b"written meanwhile %d" % len(read))
+        read.append(data)
+    assert tuple(read) == document.sections
+    lying = [len(data) for data in document.sections]
+    lying[6] += 1
+    with pytest.raises(Rejected) as caught:
+        list(parts.sections(lying))
+    assert (caught.value.step, caught.value.reason) == (6, Reason.CONTENT_MISMATCH)
 
 
 def test_a_sealed_slot_survives_a_restart(node, cluster):

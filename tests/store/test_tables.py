@@ -4,6 +4,7 @@ import pytest
 
 from store.base import tables
 from store.base.errors import StoreError, StoreFault
+from store.base.records import scope_key
 from store.base.tables import Name
 
 
@@ -51,3 +52,22 @@ def test_planted_records_give_nothing(node, cluster):
     for name in Name:
         node.store.table(name).put("roles", {"roles": ["ingress"], "root": "key", "promote": True})
     assert node.store.standing() == before
+
+
+def test_the_record_of_a_scope_that_is_damaged_after_it_was_read_is_not_believed(node, cluster):
+    """rules L29: what is remembered of it is by all of its bytes."""
+    node.apply(cluster.snapshot(1, {"a": 1}))
+    with node.store.read() as reading:
+        assert reading.scope("route_policy").version == 1
+    with node.store._environment.write() as transaction:
+        ((key, data),) = transaction.items("scopes", scope_key("route_policy"))
+        transaction.put("scopes", key, data.replace(b"route_policy", b"route_police"))
+    with node.store.read() as reading:
+        assert "route_policy" not in reading.scopes()
+        with pytest.raises(StoreError) as caught:
+            reading.scope("route_policy")
+    assert caught.value.fault is StoreFault.STORE_CORRUPT
+    with node.store._environment.write() as transaction:
+        transaction.put("scopes", key, data)
+    with node.store.read() as reading:
+        assert reading.scope("route_policy").version == 1
