@@ -77,6 +77,8 @@ def _as_toml(name, default):
     [
         (lambda value: value["service"], agents.ServiceTable),
         (lambda value: value["manual"]["source"], agents.MapEntry),
+        (lambda value: value["manual"]["peer"], agents.ManualPeer),
+        (lambda value: value["peers"]["bootstrap"], agents.BootstrapPeer),
         (lambda value: [value["access"]["route_policy"]], agents.AccessEntry),
     ],
 )
@@ -86,7 +88,8 @@ def test_the_agents_shows_every_setting_of_what_there_may_be_several_of(inside, 
 
 
 def test_no_table_of_the_agents_is_missing():
-    named = {each.name for each in dataclasses.fields(agents.AgentSettings)} - {"services"} | {"service"}
+    fields = {each.name for each in dataclasses.fields(agents.AgentSettings)}
+    named = fields - {"services", "manual_peers"} | {"service"}
     assert {*taken_up(AGENT)} == named
 
 

@@ -42,6 +42,7 @@ WITH_A_COORDINATOR = {
     "h11",
     "jsonschema",
     "jwt",
+    "msgpack",
     "prometheus_client",
     "referencing",
     "sqlalchemy",
