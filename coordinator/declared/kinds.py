@@ -463,7 +463,8 @@ class PeerPolicy(Resource):
         "Which peers a node is told of, and how many at most: never the whole topology. Of those that apply, the"
         f" highest `priority` is a node's, then the lowest id; without one it is told of {DEFAULT_PEERS}. What is told"
         " (addresses, certificates) is for the services that connect nodes. An agent asks peers that have a"
-        " `direct_url` for documents when nobody else gives them; no agent answers such questions yet."
+        " `direct_url` for heads and documents when nobody else gives them, and answers those that its own directory"
+        " names (`[peers] listen` in its agent.toml)."
     )
 
     applies_to: Selector = member(RecordForm(Selector), "which nodes; left out, all", Selector())
