@@ -14,6 +14,7 @@ import ssl
 import sys
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 
 import trio
@@ -30,9 +31,10 @@ from coordinator.base.settings import CoordinatorSettings
 from coordinator.base.threads import in_database
 from coordinator.changes.votes import VoteCount
 from coordinator.configs.apply_cache import LastRead
-from coordinator.database import history, own_entry
+from coordinator.database import history, object_store, own_entry
 from coordinator.database.database import Database
 from coordinator.database.database_fault import first_line, line_of
+from coordinator.database.own_entry import AwaitedHistory
 from coordinator.declared import value_shapes
 from coordinator.keys import identity, server_certificate, signing_key, tokens
 from coordinator.keys.own_secrets import OwnSecrets
@@ -55,14 +57,14 @@ from coordinator.runtime.fleet_figures import Lately
 from coordinator.runtime.maintenance import Keeper
 from coordinator.runtime.metrics import Readiness
 from coordinator.runtime.own_report import OwnReport
-from coordinator.runtime.recovering import Recovering
+from coordinator.runtime.recovering import Recovering, RecoverySettings
 from coordinator.runtime.reminder import Reminder
 from coordinator.runtime.remote_admin import Door
 from coordinator.runtime.repeating import Repeater
 from coordinator.runtime.trims import Trims
 from coordinator.setup import configuration, lost_database
-from coordinator.setup.configuration import Configuration, file_of
-from coordinator.setup.opening import open_as_coordinator
+from coordinator.setup.configuration import CREDENTIAL, Configuration, file_of
+from coordinator.setup.opening import link_as_coordinator, open_as_coordinator
 from coordinator.setup.ports import Ports, bound_to
 from coordinator.storage.storages import StorageKeeper
 from coordinator.storage.ways import Ways
@@ -149,7 +151,7 @@ class Daemon:
             nursery.start_soon(self.door.keep, self.configuration.settings.store_polling_s)
             for name, listener in places.items():
                 await nursery.start(self.servers[name].serve, listener)
-            self.readiness.started = True
+            nursery.start_soon(self._say_started)
             notifier.ready(self.readiness.reason or self.coordinator.fault or "serving")
             log.info("serving", **vars(ports))
             if not self.coordinator.settings.guarded_changes:
@@ -161,6 +163,12 @@ class Daemon:
             notifier.stopping()
             await self._wind_down()
             nursery.cancel_scope.cancel()
+
+    async def _say_started(self) -> None:
+        """Once all ports serve, and the other coordinators were asked once (rules H18)."""
+        if self.recovering is not None:
+            await self.recovering.tried.wait()
+        self.readiness.started = True
 
     async def _wait_for_end(self, signals: AsyncIterator[int]) -> None:
         async for number in signals:
@@ -207,6 +215,7 @@ class Daemon:
 def build(at: Configuration, now: Callable[[], float] = clock.now) -> Daemon:
     """Everything, from its configuration. Refused, UnusableKeyError, OSError where it cannot be had."""
     database = _open(at)
+    _await_history(database, at)
     shown = _server_identity(at)
     table = PinTable([shown.der])
     token_key = _token_key(file_of(at.token_key))
@@ -287,9 +296,25 @@ def _recovering(at: Configuration, coordinator: Coordinator, servers: dict[str, 
         remedy = f"give this coordinator one: {own_entry.PIN}"
         raise Refused(Code.INVALID_SETTINGS, "[listen] coordinators, and it has no identity", remedy=remedy)
     table = PinTable([own.der])
-    asked = tuple(Endpoint(place.host, place.port, configured=True) for place in at.peers)
+    is_given = at.certificate.startswith(CREDENTIAL) or at.key.startswith(CREDENTIAL)
+    settings = RecoverySettings(
+        port=at.coordinators.port,
+        asked=tuple(Endpoint(place.host, place.port, configured=True) for place in at.peers),
+        roots=at.roots,
+        files=None if is_given else (file_of(at.certificate), file_of(at.key)),
+        link=partial(link_as_coordinator, at, coordinator.database),
+    )
     servers["coordinators"] = listeners.among_coordinators(coordinator, table, own)
-    return Recovering(coordinator, own, at.coordinators.port, asked, table)
+    return Recovering(coordinator, own, settings, table)
+
+
+def _await_history(database: Database, at: Configuration) -> None:
+    """Without the seed, where others may be asked for it: recovery mode (rules H16)."""
+    if at.coordinators is None or database.history is not None:
+        return
+    with database.read() as transaction:
+        if object_store.pointer(transaction, history.LATEST) is not None:
+            database.history = AwaitedHistory()
 
 
 def main() -> None:
@@ -413,7 +438,8 @@ def _follow_where_possible(
     try:
         _follow(database, at, shown, token_key, now)
     except Refused as refused:
-        if refused.code not in (Code.UNTRUSTED_HISTORY, Code.NOT_IN_MANIFEST):
+        is_new = refused.code is Code.NOT_FOUND and isinstance(database.history, AwaitedHistory)
+        if not is_new and refused.code not in (Code.UNTRUSTED_HISTORY, Code.NOT_IN_MANIFEST, Code.RECOVERY_MODE):
             raise
         log.error("this coordinator changes nothing", reason=str(refused))  # noqa: TRY400 - no trace needed
 

@@ -560,6 +560,12 @@ _REQUEST: Table = {
         "An owner's seed was refused, because nobody could say who the other coordinators are, or ask one of them.",
         "Put right what the message names, and repeat. If you know that none of them is ready: --force.",
     ),
+    "recovery_mode": Explanation(
+        "This coordinator lacks the seed, or the mesh key of the cluster's manifest, and so signs, admits and changes "
+        "nothing; nodes go to the others. It asks the other coordinators for them, one after the other.",
+        "Nothing, while another coordinator is ready: it is asked every 15 seconds. `holdfastctl coordinators status` "
+        "says how that went. Without another one, put its own keys back from a backup, and restart.",
+    ),
     "not_in_manifest": Explanation(
         "The manifest of the cluster does not name this coordinator, or with the certificate of another identity. It "
         "changes, signs and serves nothing; nodes go to the others.",

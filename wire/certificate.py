@@ -30,6 +30,7 @@ RENEWAL_SHARE = 0.8
 BACKDATED_S = 3600
 JOIN_TYPE = "application/vnd.holdfast.join.v1+json"
 PROOF_TEXT_MAX = 256
+URL_SCHEME = "https://"
 
 _PEM_BLOCK = re.compile(rb"-----BEGIN CERTIFICATE-----.*?-----END CERTIFICATE-----", re.DOTALL)
 _UNREADABLE = (ValueError, TypeError, OverflowError, UnsupportedAlgorithm, x509.DuplicateExtension, x509.InvalidVersion)
@@ -115,6 +116,15 @@ def names_as_issuer(der: bytes, authority_der: bytes) -> bool:
     return made.issuer == authority.subject and named == held
 
 
+def issuer_of(der: bytes) -> str:
+    """The common name of who made a certificate, as it says itself; nothing where it says none."""
+    try:
+        found = x509.load_der_x509_certificate(der).issuer.get_attributes_for_oid(NameOID.COMMON_NAME)
+    except _UNREADABLE as error:
+        raise BadCertificateError("not a readable certificate") from error
+    return str(found[0].value) if found else ""
+
+
 def is_certificate_of(der: bytes, key_pem: bytes) -> bool:
     """Whether a certificate is of this key."""
     try:
@@ -141,17 +151,19 @@ def make_identity(
     now: float,
     *,
     direct_host: str | None = None,
+    url: str | None = None,
     lifetime_s: float = NODE_LIFETIME_S,
     key_pem: bytes | None = None,
 ) -> KeyPair:
-    """Self-signed P-256: CN and SAN are the node id, SAN also the direct host; CA:FALSE, client and server use.
+    """Self-signed P-256: CN and SAN are the node id, SAN also the direct host, or the URL of a coordinator; CA:FALSE,
+    client and server use.
 
     Of a new key, unless one is given: PEM, P-256 and not encrypted, else BadCertificateError.
     """
     key = ec.generate_private_key(ec.SECP256R1()) if key_pem is None else _private_key(key_pem)
     if key.curve.name != "secp256r1":
         raise BadCertificateError("the key is no P-256 key")
-    names = [node_id, direct_host] if direct_host else [node_id]
+    names = [name for name in (node_id, direct_host, url) if name]
     builder = _builder(_name(node_id), _name(node_id), key.public_key(), now, lifetime_s)
     builder = _with_leaf_extensions(builder, names, [ExtendedKeyUsageOID.CLIENT_AUTH, ExtendedKeyUsageOID.SERVER_AUTH])
     return _sign(builder, key, key)
@@ -265,6 +277,8 @@ def _key_usage(*, signs_certificates: bool) -> x509.KeyUsage:
 
 
 def _general_name(name: str) -> x509.GeneralName:
+    if name.startswith(URL_SCHEME):
+        return x509.UniformResourceIdentifier(name)
     try:
         return x509.IPAddress(ipaddress.ip_address(name))
     except ValueError:

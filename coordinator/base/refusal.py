@@ -48,6 +48,7 @@ class Code(enum.StrEnum):
     WRONG_SEED = "wrong_seed"
     PEERS_READY = "peers_ready"
     PEERS_UNKNOWN = "peers_unknown"
+    RECOVERY_MODE = "recovery_mode"
     CLOCK_BEHIND = "clock_behind"
     CLOCK_JUMPED = "clock_jumped"
     CONCURRENT_UPDATE = "concurrent_update"

@@ -207,8 +207,9 @@ def server_certificates(transaction: Transaction) -> frozenset[str]:
 
 
 def token_keys(transaction: Transaction) -> dict[str, bytes]:
-    """The public keys of tokens by key id, of every replica."""
-    return {row.token_key_id: bytes(row.token_public_key) for row in transaction.rows(_TOKEN_KEYS)}
+    """The public keys of tokens by key id, of every replica that has one on record."""
+    rows = transaction.rows(_TOKEN_KEYS)
+    return {row.token_key_id: bytes(row.token_public_key) for row in rows if row.token_public_key}
 
 
 def site_ids(transaction: Transaction) -> frozenset[str]:

@@ -41,7 +41,7 @@ from sqlalchemy import delete, insert, select, update
 from sqlalchemy.engine import Row
 
 from coordinator.base.refusal import Code, Refused
-from coordinator.database import history_manifest, object_store, running_digests, schema
+from coordinator.database import history_manifest, object_store, own_entry, running_digests, schema
 from coordinator.database.continuity import ZERO, Continuity, LastSeen, LinkMark, oldest
 from coordinator.database.database import NO_SEED, NO_SEED_REMEDY, Database, Transaction
 from coordinator.database.object_store import Pointer
@@ -222,8 +222,10 @@ class NextLink:
         _take_strays(transaction, self.number, self.strays)
         shown = {name: running_digests.text_of(value) for name, value in digests.items()}
         state = {"audit": describe_rows(linked_rows(transaction, self.number)), "cluster": cluster, "digests": shown}
+        manifest = self._manifest(transaction)
+        self._check_mesh_key(transaction, manifest)
         transition = Transition(
-            manifest=self._manifest(transaction),
+            manifest=manifest,
             state=_put(transaction, STATES, canonical.dumps(state)),
             previous=ZERO if self.after is None else self.after.mark.transition,
             number=self.number,
@@ -239,6 +241,16 @@ class NextLink:
         epoch = int(cluster["authority_epoch"])
         if not self._gap(transaction, epoch):
             self._made, self._authority_epoch = LinkMark(self.number, value), epoch
+
+    def _check_mesh_key(self, transaction: Transaction, manifest: str) -> None:
+        """`recovery_mode` for a change of one that lacks the mesh key, unless it leads to a manifest whose key is here:
+        a set that was made here, or keys that are listed now.
+        """
+        own = self.history.own
+        if own is None or not own.is_without_mesh_key:
+            return
+        if own.lacks(own_entry.mesh_key_of(get(transaction, MANIFESTS, manifest))):
+            own.check_mesh_key()
 
     def keep(self) -> None:
         continuity = self.history.continuity
@@ -269,7 +281,11 @@ def look(database: Database) -> LinkMark | None:
         if isinstance(database.history, LinkedHistory):
             latest = database.history.latest(transaction)
             database.history.check_own(transaction, latest)
+            if database.history.own is not None:
+                database.history.own.check_mesh_key()
             return latest.mark
+    if pointer is not None and database.history is not None:
+        own_entry.refuse_in_recovery(own_entry.NO_SEED)
     if pointer is not None:
         raise Refused(Code.UNTRUSTED_HISTORY, NO_SEED, remedy=NO_SEED_REMEDY)
     return None

@@ -2,8 +2,9 @@
 
     identity.pem    among the keys, 0600: the key and the certificate; never copied from one coordinator to another
 
-The manifest pins the certificate by its hash (history_manifest.py); so names and dates in it count for nobody, and it
-stays until somebody has another one pinned (`holdfastctl coordinators pin --anew`).
+The manifest pins the certificate by its hash (history_manifest.py); so its dates count for nobody, and it stays until
+somebody has another one pinned. Its names say whose it is, and at which URL: whoever pins the hash of one that was
+prepared elsewhere has both by it (membership/coordinator_sets.py).
 
 Rejected: the certificate that nodes are shown. It is renewed by a CA whose key others hold, and who coordinators are
 would change each time; two coordinators behind one address may even show the same one.
@@ -15,15 +16,22 @@ from pathlib import Path
 
 from coordinator.keys import private_file
 from coordinator.keys.signing_key import UnusableKeyError
-from wire.certificate import BadCertificateError, KeyPair, fingerprint, make_identity
+from wire.certificate import URL_SCHEME, BadCertificateError, Certificate, KeyPair, fingerprint, make_identity
 
 FILE = "identity.pem"
 LIFETIME_S = 100 * 365 * 86_400
 _BLOCK = re.compile(rb"-----BEGIN ([A-Z ]+)-----.+?-----END \1-----\n?", re.DOTALL)
 
 
-def generate(coordinator_id: str, now: float) -> KeyPair:
-    return make_identity(coordinator_id, now, lifetime_s=LIFETIME_S)
+def generate(coordinator_id: str, now: float, url: str | None = None) -> KeyPair:
+    return make_identity(coordinator_id, now, url=url, lifetime_s=LIFETIME_S)
+
+
+def owner_of(der: bytes) -> tuple[str, str]:
+    """Id and URL that a certificate says; nothing for what it does not say. BadCertificateError where it is none."""
+    names = Certificate.read(der).names
+    url = next((name for name in names if name.startswith(URL_SCHEME)), "")
+    return next((name for name in names if name != url), ""), url
 
 
 def to_bytes(identity: KeyPair) -> bytes:

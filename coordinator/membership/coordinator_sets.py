@@ -6,7 +6,9 @@
 A set carries the manifest that it was made from. Of two that were made at once the second one finds another manifest in
 place: `concurrent_update`, and nothing of it remains. So does one that is brought in twice.
 
-Another coordinator is entered by `coordinators add`, and is named by the sets that follow.
+A further coordinator has been prepared on its machine (setup/prepare.py): the certificate of its identity lies in the
+database, by its hash. Whoever names that hash has its id and URL by it, and root keys sign all three. It enters its
+token key and the certificate that it shows by itself, once it can change anything.
 
 Rejected: a table of sets that are under way. Whoever gives one up would have to say so; a file that nobody brings back
 is forgotten by itself.
@@ -24,12 +26,13 @@ from coordinator.database import cluster_state, history, history_manifest, schem
 from coordinator.database.database import Database, Transaction
 from coordinator.database.history import LinkedHistory
 from coordinator.database.own_entry import PIN
-from coordinator.membership import replicas
+from coordinator.keys import identity
+from coordinator.membership import peer_recovery, replicas
 from coordinator.publishing import published_state
 from coordinator.trust import coordinator_set, request_builder, trust_import
 from coordinator.trust.bundle_content import CONFIG_SCOPES
 from coordinator.trust.ceremony import Add, PublicKey, Wish
-from coordinator.trust.coordinator_set import CoordinatorSet, entries_of
+from coordinator.trust.coordinator_set import ROLE, CoordinatorSet, entries_of
 from coordinator.trust.trust_changes import DEFAULT_LIFETIME_S
 from snapshot import canonical
 from snapshot.bundle import CONFIG
@@ -71,8 +74,8 @@ def draft(
         raise Refused(Code.IN_USE, f"{answering} is the one that answers", remedy="ask one that is to stay")
     with database.read() as transaction:
         before = _newest_manifest(database, transaction)[1]
+        coordinators = {name: _wanted_entry(transaction, name, before, pin) for name, pin in wanted.items()}
     _check_owners(before, more.owners)
-    coordinators = {name: _wanted_entry(database, name, before, pin) for name, pin in wanted.items()}
     add = Add(mesh_key, CONFIG, int(now) + DEFAULT_LIFETIME_S[CONFIG], CONFIG_SCOPES)
     request = request_builder.bundle_request(
         database, [add, *more.wishes], settings, now, despite_reports=despite_reports
@@ -109,7 +112,9 @@ def _carry_out(transaction: Transaction, _epoch: int, *, database: Database, sig
     for name in present.keys() - signed.coordinators.keys():
         replicas.forget(transaction, name)
     for name, entry in signed.coordinators.items():
-        if present[name].identity_sha256 != entry["certificate_sha256"]:
+        if name not in present:
+            replicas.add_entry(transaction, name, str(entry["url"]), str(entry["certificate_sha256"]))
+        elif present[name].identity_sha256 != entry["certificate_sha256"]:
             row = update(_TABLE).where(_TABLE.c.coordinator_id == name)
             transaction.run(row.values(identity_sha256=entry["certificate_sha256"]))
     if signed.named_owners:
@@ -158,14 +163,34 @@ def _check_owners(before: bytes, owners: Mapping[str, str] | None) -> None:
         )
 
 
-def _wanted_entry(database: Database, name: str, before: bytes, pin: str) -> Mapping[str, object]:
+def _wanted_entry(transaction: Transaction, name: str, before: bytes, pin: str) -> Mapping[str, object]:
     known = entries_of(_object(before))
+    if name not in known and pin:
+        return {"url": _prepared_url(transaction, name, pin), "certificate_sha256": pin, "roles": [ROLE]}
     if name not in known:
-        remedy = f"it has {', '.join(known)}; a further one begins with `{replicas.ADD}`"
+        begins = f"a further one begins with `{replicas.PREPARE}`, and is named {name}=sha256:..."
+        remedy = f"it has {', '.join(known)}; {begins}"
         raise Refused(Code.NOT_FOUND, f"{name} is no coordinator of this cluster", remedy=remedy)
-    if not pin and not replicas.identity_of(database, name):
+    if not pin and not _present_pin(transaction, name):
         raise Refused(Code.CONTRADICTION, f"{name} has no identity yet", remedy=f"on its machine, stopped: {PIN}")
     return {**known[name], "certificate_sha256": pin} if pin else known[name]
+
+
+def _present_pin(transaction: Transaction, name: str) -> str:
+    return _pins({replica.coordinator_id: replica for replica in replicas.replicas_in(transaction)}).get(name, "")
+
+
+def _prepared_url(transaction: Transaction, name: str, pin: str) -> str:
+    """`not_found` where nothing was prepared by this certificate; `contradiction` where it is of another one."""
+    der = peer_recovery.identity_certificate(transaction, pin)
+    if der is None:
+        remedy = f"on its machine, over this database: {replicas.PREPARE} {name}"
+        raise Refused(Code.NOT_FOUND, f"no coordinator was prepared with the certificate {pin}", remedy=remedy)
+    owner, url = identity.owner_of(der)
+    if owner != name or not url:
+        remedy = f"name it by the certificate that `{replicas.PREPARE} {name}` has printed"
+        raise Refused(Code.CONTRADICTION, f"the certificate {pin} was made for {owner}, not for {name}", remedy=remedy)
+    return url
 
 
 def _pins(present: Mapping[str, Replica]) -> dict[str, str]:

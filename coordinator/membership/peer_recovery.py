@@ -6,28 +6,34 @@
 
 The seven steps of H27, as its client takes them: (1) `read_unverified`; (2) its pins decide whose key is trusted;
 (3) the call; and in `judge` (4) the manifest that came is that one; (5) a seed engine for this call; (6) the whole
-history verifies with it; (7) the manifest of the verified history is the one that came. Then it is adopted.
+history verifies with it; (7) the manifest of the verified history is the one that came, and its trust bundle follows
+from the root keys that are named here (trust/pinned_roots.py; rules H50). Then it is adopted.
 
-What step 4 catches is a server of another state; what step 7 catches is a store that moved on, or was forged. A forged
-store with a server of its own is not caught here: the manifest's bundle is not held against root keys yet (H50).
+What step 4 catches is a server of another state; what step 7 catches is a store that moved on, or one that is forged
+and has a server of its own.
 """
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
+from sqlalchemy import select
+
 from coordinator.base.refusal import Code, Refused
-from coordinator.database import history, history_check, object_store
+from coordinator.database import cluster_state, history, history_check, object_store, schema
 from coordinator.database.continuity import LinkMark
 from coordinator.database.database import Database, Transaction
 from coordinator.database.history import LinkedHistory
 from coordinator.keys import signing_key
+from coordinator.keys.pinned_root_keys import PinnedRootKeys
 from coordinator.keys.seed import BYTES, Seed
 from coordinator.keys.signing_key import SigningKey, UnusableKeyError
 from coordinator.membership.recover_messages import RecoverAnswer
+from coordinator.trust import pinned_roots
 from snapshot import canonical
 
 ROLE = "coordinator"
-IDENTITIES = "identities"
+IDENTITIES, AUTHORITIES = "identities", "authorities"
 AGAIN = "nothing was adopted: it is tried again by itself"
 
 
@@ -44,6 +50,7 @@ class _Manifest:
 
     coordinators: Mapping[str, _Entry]
     mesh_key: str
+    trust_bundle: str
 
 
 @dataclass(frozen=True)
@@ -61,6 +68,7 @@ class UnverifiedManifest:
 
     content: bytes
     mesh_key: str
+    trust_bundle: str
     pins: Mapping[str, str]
     peers: tuple[NamedPeer, ...]
 
@@ -73,12 +81,28 @@ class Secrets:
     mesh_key: SigningKey = field(repr=False)
 
 
-def publish(database: Database, der: bytes, *, now: float) -> None:
-    """The certificate of an identity, as an object under the hash that the manifest pins: nobody has to be believed for
-    it. No authority, and no link of the history; again is the same.
+def publish(database: Database, identity: bytes, authorities: Sequence[bytes] = (), *, now: float) -> None:
+    """The certificate of an identity (DER), as an object under the hash that the manifest pins, and of CAs: nobody has
+    to be believed for them. No authority, and no link of the history; again is the same.
     """
     with database.record(now=now) as transaction:
-        object_store.put_all(transaction, IDENTITIES, [der])
+        object_store.put_all(transaction, IDENTITIES, [identity])
+        object_store.put_all(transaction, AUTHORITIES, authorities)
+
+
+def identity_certificate(transaction: Transaction, pin: str) -> bytes | None:
+    """DER; None where its coordinator has put none there."""
+    return _find_object(transaction, IDENTITIES, pin)
+
+
+def authority_certificates(database: Database, own: str) -> list[bytes]:
+    """The CAs of the certificates that the other coordinators show, DER, those of most of them first."""
+    table = schema.coordinators
+    with database.read() as transaction:
+        rows = transaction.rows(select(table.c.authority_sha256).where(table.c.coordinator_id != own))
+        shown = Counter(row.authority_sha256 for row in rows if row.authority_sha256)
+        found = (_find_object(transaction, AUTHORITIES, fingerprint) for fingerprint, _ in shown.most_common())
+        return [der for der in found if der is not None]
 
 
 def read_unverified(database: Database, own: str) -> UnverifiedManifest | None:
@@ -89,13 +113,13 @@ def read_unverified(database: Database, own: str) -> UnverifiedManifest | None:
             return None
         manifest = _parse(content)
         found = (
-            (name, entry, _find_certificate(transaction, entry.certificate_sha256))
+            (name, entry, identity_certificate(transaction, entry.certificate_sha256))
             for name, entry in manifest.coordinators.items()
             if name != own
         )
         peers = tuple(NamedPeer(name, entry.url, der) for name, entry, der in found if der is not None)
     pins = {name: entry.certificate_sha256 for name, entry in manifest.coordinators.items()}
-    return UnverifiedManifest(content, manifest.mesh_key, pins, peers)
+    return UnverifiedManifest(content, manifest.mesh_key, manifest.trust_bundle, pins, peers)
 
 
 def hand_over(
@@ -126,8 +150,16 @@ def note(database: Database, asking: str, pin: str, *, now: float) -> None:
         transaction.audit("coordinator.recover", asking, None, {"certificate_sha256": pin})
 
 
-def judge(database: Database, tried: UnverifiedManifest, nonce: str, received: RecoverAnswer) -> Secrets:
-    """Steps 4 to 7. `database`: without a history of its own, for this call alone. `manifest_mismatch`,
+def judge(
+    database: Database,
+    tried: UnverifiedManifest,
+    nonce: str,
+    received: RecoverAnswer,
+    pins: PinnedRootKeys,
+    held: Seed | None,
+) -> Secrets:
+    """Steps 4 to 7. `database`: without a history of its own, for this call alone. `held`: the seed that is here, if
+    one is: then it is known whose history this is, also where no root keys are named. `manifest_mismatch`,
     `untrusted_history`, `bad_request`: nothing is adopted then.
     """
     if received.nonce != nonce:
@@ -135,10 +167,24 @@ def judge(database: Database, tried: UnverifiedManifest, nonce: str, received: R
     if received.manifest != tried.content:  # 4
         raise Refused(Code.MANIFEST_MISMATCH, "the peer is of another manifest than the store", remedy=AGAIN)
     seed = _read_seed(received)  # 5
+    if held not in (None, seed):
+        raise history.distrust("the seed that came is another one than the one that lies here")
     database.history = LinkedHistory(seed.history_key)
     if read_verified(database) != received.manifest:  # 6, 7
         raise Refused(Code.MANIFEST_MISMATCH, "the history has moved on to another manifest", remedy=AGAIN)
+    if pins.key_ids or held is None:
+        _check_roots(database, tried, pins)
     return Secrets(seed, _read_mesh_key(received, tried.mesh_key))
+
+
+def _check_roots(database: Database, tried: UnverifiedManifest, pins: PinnedRootKeys) -> None:
+    """The manifest's bundle is one that the root keys lead to, and lists the mesh key."""
+    with database.read() as transaction:
+        followed = pinned_roots.follow(transaction, pins, cluster_state.standing(transaction).cluster_id)
+    if followed.content_hash != tried.trust_bundle:
+        raise history.distrust("the manifest's trust bundle is not the one that the root keys lead to")
+    if not followed.lists(tried.mesh_key):
+        raise history.distrust("the trust bundle that the root keys lead to does not list the manifest's mesh key")
 
 
 def read_verified(database: Database) -> bytes:
@@ -170,10 +216,9 @@ def _read_mesh_key(received: RecoverAnswer, wanted: str) -> SigningKey:
     return key
 
 
-def _find_certificate(transaction: Transaction, pin: str) -> bytes | None:
-    """None where its coordinator has put none there."""
+def _find_object(transaction: Transaction, kind: str, fingerprint: str) -> bytes | None:
     try:
-        return object_store.get(transaction, f"{IDENTITIES}/{pin.removeprefix('sha256:')}")
+        return object_store.get(transaction, f"{kind}/{fingerprint.removeprefix('sha256:')}")
     except Refused:
         return None
 
@@ -193,10 +238,10 @@ def _parse(content: bytes) -> _Manifest:
     except canonical.NotCanonical as error:
         raise history.distrust(f"the manifest is out of form: {error}") from None
     members = value if isinstance(value, dict) else {}
-    entries, mesh_key = members.get("coordinators"), members.get("mesh_key")
-    if not isinstance(entries, dict) or not isinstance(mesh_key, str):
+    entries, mesh_key, bundle = (members.get(name) for name in ("coordinators", "mesh_key", "trust_bundle"))
+    if not isinstance(entries, dict) or not isinstance(mesh_key, str) or not isinstance(bundle, str):
         raise history.distrust("the manifest is out of form")
-    return _Manifest({name: _entry(name, entry) for name, entry in entries.items()}, mesh_key)
+    return _Manifest({name: _entry(name, entry) for name, entry in entries.items()}, mesh_key, bundle)
 
 
 def _entry(name: str, value: object) -> _Entry:

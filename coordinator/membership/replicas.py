@@ -4,16 +4,17 @@ A join is bound to a certificate of one of them, and a token is signed by the ke
 files: what was exchanged there counts from the start, or the reload, of the coordinator that has it.
 """
 
-from sqlalchemy import select, update
+from sqlalchemy import insert, select, update
 
 from coordinator.base.refusal import Code, Refused
 from coordinator.database import cluster_state, schema
 from coordinator.database.cluster_state import Founding
 from coordinator.database.database import MOVED_FROM, Database, Transaction
+from coordinator.declared.references import DEFAULT_SITE
 from coordinator.keys.tokens import key_id_of
 from wire.operators.operator_answers import Replica
 
-ADD = "holdfastctl coordinators add"
+PREPARE = "holdfastctl coordinators prepare"
 REMOVE = "holdfastctl coordinators remove"
 
 _TABLE = schema.coordinators
@@ -25,20 +26,13 @@ def list_replicas(database: Database) -> list[Replica]:
         return replicas_in(transaction)
 
 
-def add(database: Database, founding: Founding, *, actor: str, now: float) -> None:
-    """Another one. Refused where its id or its token key is one's already: neither is taken over in silence."""
-    cluster_state.check(founding)
-    with database.change(actor=actor, now=now) as transaction:
-        check_new_in(transaction, founding)
-        cluster_state.enter(transaction, founding)
-        transaction.audit("coordinator.add", founding.coordinator_id, None, {"url": founding.url})
-
-
-def check_new(database: Database, founding: Founding) -> None:
-    """Whether `add` would take it, before anything is made for it."""
-    cluster_state.check(founding)
-    with database.read() as transaction:
-        check_new_in(transaction, founding)
+def add_entry(transaction: Transaction, coordinator_id: str, url: str, identity_sha256: str) -> None:
+    """The entry of one that a set adds, in its transaction: until it follows its files it signs no token, and shows
+    nodes no certificate. A token key of no bytes is nobody's.
+    """
+    row = {"coordinator_id": coordinator_id, "site_id": DEFAULT_SITE, "url": url, "identity_sha256": identity_sha256}
+    keys = {"certificate_sha256": identity_sha256, "token_key_id": identity_sha256, "token_public_key": b""}
+    transaction.run(insert(_TABLE).values(**row, **keys, added_at=transaction.now))
 
 
 def follow(
@@ -116,7 +110,7 @@ def _own(transaction: Transaction, coordinator_id: str) -> Replica:
     every = {replica.coordinator_id: replica for replica in replicas_in(transaction)}
     if coordinator_id not in every:
         known = ", ".join(every)
-        remedy = f"this cluster has {known}; a further one begins with `{ADD}`"
+        remedy = f"this cluster has {known}; a further one begins with `{PREPARE}`"
         raise Refused(Code.NOT_FOUND, f"{coordinator_id} is no coordinator of this cluster", remedy=remedy)
     return every[coordinator_id]
 
@@ -129,7 +123,7 @@ def _must_be_its_own(transaction: Transaction, coordinator_id: str, token_public
     token_key_id = key_id_of(token_public_key)
     others = {replica.token_key_id: replica.coordinator_id for replica in replicas_in(transaction)}
     if (holder := others.get(token_key_id, coordinator_id)) != coordinator_id:
-        remedy = f"each coordinator has a token key of its own, which `{ADD}` makes; copy it to none"
+        remedy = f"each coordinator has a token key of its own, which `{PREPARE}` makes; copy it to none"
         raise Refused(Code.IN_USE, f"the token key of {coordinator_id} is that of {holder}", remedy=remedy)
 
 

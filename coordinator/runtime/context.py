@@ -63,6 +63,7 @@ _STATUS = {
     Code.UNTRUSTED_HISTORY: 503,
     Code.NO_SIGNER: 503,
     Code.NOT_IN_MANIFEST: 503,
+    Code.RECOVERY_MODE: 503,
     Code.MANIFEST_MISMATCH: 409,
     Code.BAD_SHARE: 400,
     Code.WRONG_SEED: 409,
@@ -74,7 +75,10 @@ _STATUS = {
 
 
 # not_ready: a node asks the next one
-_OF_THIS_REPLICA = (Code.STALE_STATE, Code.UNTRUSTED_HISTORY, Code.NOT_IN_MANIFEST, Code.NO_SIGNER)
+_OF_THIS_REPLICA = (
+    *(Code.STALE_STATE, Code.UNTRUSTED_HISTORY, Code.NOT_IN_MANIFEST),
+    *(Code.RECOVERY_MODE, Code.NO_SIGNER),
+)
 
 
 @dataclass
@@ -93,13 +97,16 @@ class Standstill:
     gap: str = ""  # the history lacks what this replica has seen of it (continuity.py)
     gap_epoch: int = 0  # under which that was seen; one that is above it ends it
     history: str = ""  # why the history cannot be believed, or names others alone, or nothing (maintenance.py)
+    recovery: str = ""  # how asking the other coordinators went last, while what they hold is missing here
+    uncertified: str = ""  # why the certificate that is shown is none that nodes believe, or nothing (recovering.py)
     lost: str = ""  # the database lacks heads that this replica has published, until the epoch is raised
     moved: MoveStanding | None = None  # where the cluster was exported to from here, as of the last look (moving.py)
 
     @property
     def why(self) -> str:
-        """Either of them."""
-        return self.reason or (f"{Code.NO_SIGNER}: {self.without_keys} ({BRING_KEYS})" if self.without_keys else "")
+        """The first of them."""
+        without_keys = f"{Code.NO_SIGNER}: {self.without_keys} ({BRING_KEYS})" if self.without_keys else ""
+        return self.reason or self.uncertified or without_keys
 
     def check_keys(self) -> None:
         """Refused where this replica has nobody believe it."""

@@ -34,6 +34,7 @@ from wire.logs import log
 
 TRIM_S = 3_600.0
 LINK_S = 60.0
+_OF_THE_HISTORY = (Code.UNTRUSTED_HISTORY, Code.NOT_IN_MANIFEST, Code.RECOVERY_MODE)
 
 
 class Keeper:
@@ -41,10 +42,15 @@ class Keeper:
         self._at = coordinator
         self._readiness = readiness
         self._said: str | None = None
-        kept = coordinator.database.history
-        self.continuity = (kept.continuity if isinstance(kept, LinkedHistory) else None) or Continuity()
+        self._continuity = Continuity()
         self.newest = LinkMark()  # the newest link of the history, as it was seen last
         self._broken = ""
+
+    @property
+    def continuity(self) -> Continuity:
+        """That of the history: it may come while this runs (recovering.py)."""
+        kept = self._at.database.history
+        return (kept.continuity if isinstance(kept, LinkedHistory) else None) or self._continuity
 
     async def look(self) -> None:
         """Once: the state of the database, and what has changed there without us."""
@@ -104,9 +110,10 @@ class Keeper:
         try:
             self.newest = await in_library(_read_newest, self._at.database)
         except Refused as refused:
-            if refused.code not in (Code.UNTRUSTED_HISTORY, Code.NOT_IN_MANIFEST):
+            if refused.code not in _OF_THE_HISTORY:
                 raise
-            at.history = str(refused)
+            is_recovering = refused.code is Code.RECOVERY_MODE and at.recovery
+            at.history = f"{refused}; {at.recovery}" if is_recovering else str(refused)
         else:
             at.history = self._broken
         at.gap_epoch = seen.authority_epoch
@@ -124,7 +131,7 @@ class Keeper:
                 is_done = at == before
             except Refused as refused:
                 at, is_done = LinkMark(), True
-                if self._at.database.history is not None:
+                if isinstance(self._at.database.history, LinkedHistory):
                     self._broken = str(refused)
             except SQLAlchemyError:  # `look` says so
                 is_done = True

@@ -6,6 +6,7 @@ coordinator_id = "coord-1"
 [peers]     ask
 [tls]       certificate  key
 [keys]      directory (of config-*.pem)  token
+[trust]     root_key_ids  root_threshold
 [secrets]   value_shapes
 [storage.<id>]  how this machine writes to a StorageEndpoint (storage_access.py)
 [settings]  the numbers of settings.py
@@ -22,6 +23,9 @@ from typing import Any
 from coordinator.base.refusal import Code, Refused
 from coordinator.base.settings import CoordinatorSettings
 from coordinator.base.storage_access import StorageAccess, access_faults, read_access
+from coordinator.keys.pinned_root_keys import PinnedRootKeys
+from coordinator.trust.ceremony import MOST_ROOTS
+from snapshot.identifiers import is_hash
 from wire import forms
 
 DEFAULT_PATH = Path("/etc/holdfast/coordinator.toml")
@@ -61,6 +65,12 @@ TABLES = {
         "directory": "Where the config keys lie, `config-*.pem`; they are also looked for among the credentials.",
         "token": "The key that join tokens are signed with: a file, or `credential:NAME`.",
     },
+    "trust": {
+        "root_key_ids": "The cluster's root keys, as `holdfastctl trust show` names them, separated by commas: what a "
+        "coordinator gets from another one is believed where they lead to the manifest's trust bundle. Without them a "
+        "coordinator without a seed believes nobody.",
+        "root_threshold": "How many of them must have signed the first bundle that is followed; 0: all of them.",
+    },
     "secrets": {
         "value_shapes": "A TOML file with families of values that `apply` takes for secrets, beside or instead of "
         "those that are shipped (`coordinator/value_shapes.toml` has the form); or nothing. Read again by a reload.",
@@ -73,10 +83,12 @@ OPTIONAL: dict[tuple[str, str], str | int] = {
     ("listen", "coordinators"): "",
     ("peers", "ask"): "",
     ("listen", "connections_per_address"): 256,
+    ("trust", "root_key_ids"): "",
+    ("trust", "root_threshold"): 0,
     ("secrets", "value_shapes"): "",
 }
 # Keys that are numbers, from and to.
-RANGES = {("listen", "connections_per_address"): (1, 65_536)}
+RANGES = {("listen", "connections_per_address"): (1, 65_536), ("trust", "root_threshold"): (0, MOST_ROOTS)}
 
 
 @dataclass(frozen=True)
@@ -108,6 +120,7 @@ class Configuration:
     key: str
     keys_directory: Path
     token_key: str
+    roots: PinnedRootKeys
     value_shapes: str
     storage: tuple[StorageAccess, ...]
     settings: CoordinatorSettings
@@ -150,10 +163,21 @@ def parse(text: str) -> Configuration:
         key=values["tls"]["key"],
         keys_directory=Path(values["keys"]["directory"]),
         token_key=values["keys"]["token"],
+        roots=read_roots(_value(values, "trust", "root_key_ids"), int(_value(values, "trust", "root_threshold"))),
         value_shapes=_value(values, "secrets", "value_shapes"),
         storage=read_access(values.get("storage", {})),
         settings=CoordinatorSettings.from_mapping(values.get("settings", {})),
     )
+
+
+def trust_table(pins: PinnedRootKeys) -> str:
+    """As it stands in a file."""
+    return f"""
+[trust]
+# The cluster's root keys: what another coordinator hands over is believed where they lead to it.
+root_key_ids = "{", ".join(pins.key_ids)}"
+root_threshold = {pins.threshold}
+"""
 
 
 def file_of(name: str, environment: Mapping[str, str] = os.environ) -> Path:
@@ -206,6 +230,16 @@ def _unknown(name: str, known: Sequence[str]) -> str:
 
 def _value(values: Mapping[str, Any], table: str, name: str) -> str:
     return str(values.get(table, {}).get(name, OPTIONAL.get((table, name))))
+
+
+def read_roots(key_ids: str, threshold: int) -> PinnedRootKeys:
+    """As they stand in a file."""
+    found = tuple(name for text in key_ids.split(",") if (name := text.strip()))
+    if not all(map(is_hash, found)):
+        raise _wrong(["trust.root_key_ids must be sha256:..., separated by commas"])
+    if threshold > len(set(found)):
+        raise _wrong([f"trust.root_threshold is {threshold}, and root_key_ids names {len(set(found))}"])
+    return PinnedRootKeys(tuple(dict.fromkeys(found)), threshold)
 
 
 def _address(name: str, text: str) -> Address:

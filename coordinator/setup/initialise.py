@@ -40,10 +40,11 @@ from coordinator.keys import seed as seeds
 from coordinator.keys.acting import as_owner_of
 from coordinator.keys.atomic_files import Files, key_file, plain_file
 from coordinator.keys.owner_key import OwnerPublic
+from coordinator.keys.pinned_root_keys import PinnedRootKeys
 from coordinator.keys.seed import Seed
 from coordinator.keys.signer import EnvelopeClaims
 from coordinator.keys.signing_key import SigningKey
-from coordinator.setup import lost_database
+from coordinator.setup import configuration, lost_database
 from coordinator.trust import ceremony, trust_import
 from coordinator.trust.ceremony import Add, CeremonyMoment, PublicKey
 from snapshot.bundle import CONFIG, ROOT, SCOPE
@@ -230,7 +231,7 @@ def _plan_files(wanted: ClusterRequest, now: float) -> _Plan:
     passphrase = wanted.passphrase()
     roots = tuple(keystore.new_key(wanted.algorithm) for _ in range(wanted.roots))
     config, token = keystore.new_key(), SigningKey.of(Ed25519PrivateKey.generate())
-    seed, own = Seed.generate(), identity.generate(wanted.coordinator_id, now)
+    seed, own = Seed.generate(), identity.generate(wanted.coordinator_id, now, wanted.url)
     ca = _make_authority(wanted, seed, now)
     server = server_certificate.issue(ca, (server_certificate.host_of(wanted.url), *wanted.hosts), now)
     files = [
@@ -238,11 +239,19 @@ def _plan_files(wanted: ClusterRequest, now: float) -> _Plan:
         (keys_directory(wanted.state) / keystore.file_name(CONFIG, config), key_file(config)),
         (keys_directory(wanted.state) / seeds.FILE, plain_file(seed.to_bytes())),
         *_ca_key(wanted, ca, passphrase),
-        *own_files(wanted.state, own, token, ca, server, wanted.configuration),
+        *own_files(wanted.state, own, token, ca, server, _with_roots(wanted, roots)),
         *_text_files(wanted.declared),
         *_share_files(wanted, seed),
     ]
     return _Plan(tuple(files), roots, config, token, seed, fingerprint(server.der), own)
+
+
+def _with_roots(wanted: ClusterRequest, roots: tuple[SigningKey, ...]) -> tuple[Path, str] | None:
+    """The configuration, with the root keys that lead to what is believed of another coordinator."""
+    if wanted.configuration is None:
+        return None
+    path, text = wanted.configuration
+    return path, text + configuration.trust_table(PinnedRootKeys(tuple(key.key_id for key in roots), wanted.threshold))
 
 
 def _make_authority(wanted: ClusterRequest, seed: Seed, now: float) -> KeyPair:

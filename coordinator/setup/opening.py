@@ -4,7 +4,6 @@ Who works on it is known by an identity; a command that an operator runs beside 
 """
 
 import os
-from dataclasses import replace
 from pathlib import Path
 
 from coordinator.database import continuity
@@ -14,6 +13,7 @@ from coordinator.database.history import LinkedHistory
 from coordinator.database.own_entry import OwnEntry
 from coordinator.keys import identity
 from coordinator.keys import seed as seeds
+from coordinator.keys.seed import Seed
 from coordinator.setup.configuration import Configuration
 
 EXPORTED = "exported.json"
@@ -27,12 +27,18 @@ def open_database(at: Configuration) -> Database:
 def open_as_coordinator(at: Configuration) -> Database:
     """The same, for the coordinator itself: it changes nothing once the manifest names it no more."""
     database = open_database(at)
-    if isinstance(database.history, LinkedHistory):
-        pin = identity.pin_of(identity.load(at.keys_directory, os.environ))
-        file = at.keys_directory.absolute().with_name(continuity.FILE)
-        seen = _read_exported(at) if database.is_sqlite else continuity.read_kept(file, database.servers)
-        database.history = replace(database.history, own=OwnEntry(at.coordinator_id, pin), continuity=seen)
+    seed = seeds.load(at.keys_directory, os.environ)
+    if seed is not None:
+        database.history = link_as_coordinator(at, database, seed)
     return database
+
+
+def link_as_coordinator(at: Configuration, database: Database, seed: Seed) -> LinkedHistory:
+    """Its history, under its own identity, with what was seen of it before this process began."""
+    pin = identity.pin_of(identity.load(at.keys_directory, os.environ))
+    file = at.keys_directory.absolute().with_name(continuity.FILE)
+    seen = _read_exported(at) if database.is_sqlite else continuity.read_kept(file, database.servers)
+    return LinkedHistory(seed.history_key, OwnEntry(at.coordinator_id, pin), seen)
 
 
 def exported_file(at: Configuration) -> Path:

@@ -29,7 +29,7 @@ from coordinator.trust.signing_requests import SigningRequest
 from snapshot import canonical
 from snapshot.bundle import TrustBundle
 from snapshot.envelope import Envelope
-from snapshot.identifiers import is_hash, is_id
+from snapshot.identifiers import is_endpoint, is_hash, is_id
 from snapshot.signature import pae, verify_signature
 from wire.forms import CONTENT, binary, integer, member, message, table
 from wire.messages import BadMessageError, Message
@@ -37,6 +37,7 @@ from wire.messages import BadMessageError, Message
 FORMAT = 1
 KIND = "coordinators"
 MAX_BYTES = 2 << 20
+ROLE = "coordinator"
 MARK = "holdfast_coordinator_set"
 _MEMBERS = {"coordinators", "mesh_key", "seed_share_owners", "trust_bundle"}
 
@@ -242,16 +243,29 @@ def _check_owners(before: object, after: object) -> None:
 
 
 def _check_entries(before: Mapping[str, Mapping[str, object]], after: Mapping[str, Mapping[str, object]]) -> None:
-    """Some of those that there are, of whom no more may differ than the certificate."""
+    """Some of those that there are, of whom no more may differ than the certificate; and new ones. Each by a
+    certificate of its own.
+    """
     if not after:
         raise _bad("it names no coordinator")
     for name, entry in after.items():
+        if not is_id(name):
+            raise _bad(f"{name} is no id")
         if name not in before:
-            raise _bad(f"{name} is no coordinator of the manifest before")
-        if {**entry, "certificate_sha256": ""} != {**before[name], "certificate_sha256": ""}:
+            _check_new(name, entry)
+        elif {**entry, "certificate_sha256": ""} != {**before[name], "certificate_sha256": ""}:
             raise _bad(f"the entry of {name} differs in more than its certificate")
         if not is_hash(entry.get("certificate_sha256")):
             raise _bad(f"the certificate of {name} is no sha256:...")
+    if len({entry["certificate_sha256"] for entry in after.values()}) < len(after):
+        raise _bad("two coordinators have the same certificate")
+
+
+def _check_new(name: str, entry: Mapping[str, object]) -> None:
+    if entry.keys() != {"url", "certificate_sha256", "roles"} or entry["roles"] != [ROLE]:
+        raise _bad(f"the entry of {name} is out of form")
+    if not is_endpoint(entry["url"]):
+        raise _bad(f"the URL of {name} is not https://host:port")
 
 
 def _differences(
@@ -261,6 +275,8 @@ def _differences(
         old, new = before.get(name), after.get(name)
         if new is None:
             yield f"takes away the coordinator {name}"
+        elif old is None:
+            yield f"adds the coordinator {name} at {new['url']}, with the certificate {new['certificate_sha256']}"
         elif old != new:
             yield f"{name} has the certificate {new['certificate_sha256']} instead of {_pin_of(old)}"
         else:

@@ -9,6 +9,7 @@ from coordinator.keys import keystore
 from coordinator.setup import configuration
 from coordinator.setup.configuration import CREDENTIAL, DEFAULT_PATH
 from coordinator.trust import coordinator_set
+from coordinator.trust.ceremony import MOST_ROOTS
 from holdfast.ctl import output
 from holdfast.ctl.ca import ca as ca_exchange
 from holdfast.ctl.drill import read_span
@@ -80,22 +81,25 @@ def status(asked: CoordinatorClient, within: int) -> None:
 
 @coordinators.command()
 @click.argument("name")
+@click.option("--cluster", "cluster_id", required=True, help="Of which cluster it is to be.")
 @click.option("--database", "database_url", required=True, help="The database of the cluster: PostgreSQL.")
-@click.option("--from", "source", type=_DIRECTORY, required=True,
-              help="A copy of `keys` and `tls` of a coordinator of the cluster.")  # fmt: skip
-@click.option("--ca", type=_DIRECTORY, help="Where ca-key.pem lies; it is not kept here then. [default: in that copy]")
-@passphrase_option
+@click.option("--root-key-id", "root_key_ids", multiple=True, required=True, metavar="sha256:...",
+              help="A root key of the cluster, as `holdfastctl trust show` names it; each of them.")  # fmt: skip
+@click.option("--root-threshold", type=click.IntRange(0, MOST_ROOTS), default=0,
+              help="How many of them must have signed what is believed.  [default: all]")  # fmt: skip
 @set_up_here
 @says_what_is_wrong
-def add(name: str, **given: object) -> None:
-    """Make this machine a further coordinator: its token key, certificate, configuration, entry in the database.
+def prepare(name: str, **given: object) -> None:
+    """Prepare this machine for a further coordinator, without a secret of another one.
 
-    Either all of it is there afterwards, or nothing.
+    Makes its identity, its token key and its configuration, and prints the hash by which `coordinators set` names it.
+    Once root keys have signed that set, it starts, gets seed and mesh key from the other coordinators, makes its
+    certificate by itself, and is ready. Either all of it is there afterwards, or nothing.
     """
     with with_a_coordinators_libraries():
         from holdfast.ctl import setup  # noqa: PLC0415 - the database's library: no other command waits for it
 
-    setup.add_further({"coordinator_id": name, **given})
+    setup.prepare_further({"coordinator_id": name, **given})
 
 
 @coordinators.command("set")
@@ -108,10 +112,10 @@ def add(name: str, **given: object) -> None:
 def set_(asked: CoordinatorClient, named: tuple[str, ...], owners: tuple[Path, ...], signing: Signing) -> None:
     """Declare who the coordinators are, all of them: one change, which root keys sign, with a new mesh key.
 
-    NAME stays as it is; NAME=sha256:PIN is known by another identity from then on; who is not named is taken away, and
-    refused at once. Made on the machine of one that stays, which then has the mesh key: a config key of this set alone.
-    What comes back signed goes to `coordinators commit` there. Of two sets that were made at once one is committed.
-    Owners of shares of the seed are named once, and stay.
+    NAME stays as it is; NAME=sha256:PIN is one that was prepared and comes new, or is known by another identity from
+    then on; who is not named is taken away, and refused at once. Made on the machine of one that stays, which then has
+    the mesh key: a config key of this set alone. What comes back signed goes to `coordinators commit` there. Of two
+    sets that were made at once one is committed. Owners of shares of the seed are named once, and stay.
     """
     key, named_owners = keystore.new_key(), owners_by_name(owners)
     wanted = SetDraftRequest(_read_names(named), key.algorithm, key.public_key, signing.despite_reports, named_owners)
@@ -221,7 +225,7 @@ def begin_history(anew: bool, path: Path, yes: bool, as_json: bool) -> None:
 def pin(anew: bool, path: Path, yes: bool, as_json: bool) -> None:
     """Give the coordinator of this machine an identity, and pin it in the manifest. Stop that coordinator first.
 
-    For one from before there were identities: `init` and `add` make one. Makes a key and a certificate beside the
+    For one from before there were identities: `init` and `prepare` make one. Makes a key and a certificate beside the
     config keys, which stay on this machine, and one link of the history whose manifest names it. From then on a
     coordinator of this id that shows another one is refused. Either all of it is done, or nothing.
     """

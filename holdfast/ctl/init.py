@@ -1,4 +1,4 @@
-"""`holdfastctl init`: a cluster begins (rules J34, K12). It opens the database itself, as `coordinators add` does."""
+"""`holdfastctl init`: a cluster begins (rules J34, K12). It opens the database, as `coordinators prepare` does."""
 
 from pathlib import Path
 

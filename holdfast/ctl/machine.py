@@ -1,4 +1,4 @@
-"""The options that say how a coordinator is set up on its machine: of `init`, and of `coordinators add`."""
+"""The options that say how a coordinator is set up on its machine: of `init`, and of `coordinators prepare`."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -10,6 +10,7 @@ import click
 from coordinator.setup.configuration import DEFAULT_PATH, OPTIONAL
 from holdfast.ctl.socket import REFUSED, Failed
 
+AMONG_COORDINATORS = "0.0.0.0:7446"
 STATE = Path("/var/lib/holdfast-coordinator")
 
 _PATH = click.Path(path_type=Path)
@@ -27,6 +28,8 @@ _OPTIONS = (
     click.option("--admin-socket", type=_PATH, default=OPTIONAL["listen", "admin_socket"], show_default=True,
                  help="For operators here."),
     click.option("--listen-admin", default="", help="For operators from elsewhere.  [default: nobody]"),
+    click.option("--listen-coordinators", default=None, metavar="HOST:PORT",
+                 help="For the other coordinators.  [default: 0.0.0.0:7446; with SQLite nobody]"),
     click.option("--json", "as_json", is_flag=True, help="Print JSON, for scripts."),
 )  # fmt: skip
 

@@ -1,4 +1,4 @@
-"""What `holdfastctl init` and `coordinators add` do: options become what is wanted, it is made, and that is said."""
+"""What `holdfastctl init` and `coordinators prepare` do: options become what is wanted; it is made, and said."""
 
 import os
 from collections.abc import Callable, Iterator
@@ -12,16 +12,19 @@ from sqlalchemy.exc import ArgumentError, SQLAlchemyError
 
 from coordinator.base.refusal import Refused
 from coordinator.database.database_fault import line_of
-from coordinator.setup import add_replica, configuration, initialise, starter
+from coordinator.keys.pinned_root_keys import PinnedRootKeys
 from coordinator.setup import begin_history as begun_history
+from coordinator.setup import configuration, initialise, starter
 from coordinator.setup import pin_identity as pinned_identity
+from coordinator.setup import prepare as preparing
 from coordinator.setup.begin_history import BegunHistory
 from coordinator.setup.configuration import Configuration
 from coordinator.setup.initialise import ClusterRequest, MadeCluster
 from coordinator.setup.pin_identity import PinnedIdentity
+from coordinator.setup.prepare import PreparedCoordinator, PrepareRequest
 from holdfast.ctl import output
+from holdfast.ctl.machine import AMONG_COORDINATORS
 from holdfast.ctl.owners import read_owners
-from holdfast.ctl.signing import ca_passphrase
 from holdfast.ctl.socket import REFUSED, UNANSWERED, Failed
 from holdfast.ctl.trust import new_passphrase
 from holdfast.terminal.clock import wall_clock
@@ -38,25 +41,21 @@ def found_cluster(given: dict[str, object]) -> None:
     say_made(made, given, _render)
 
 
-def add_further(given: dict[str, object]) -> None:
-    """The same, for a further coordinator."""
+def prepare_further(given: dict[str, object]) -> None:
+    """The same, for a further coordinator, which is none yet."""
     state, path = Path(str(given["state"])).absolute(), Path(str(given["path"]))
-    text = configuration_text(given, state, str(given["database_url"]))
+    text = configuration_text(given, state, str(given["database_url"])) + configuration.trust_table(_read_pins(given))
     would_start(text)
     agrees(path, text)
-    source, ca = Path(str(given["source"])).absolute(), Path(str(given["ca"])).absolute() if given["ca"] else None
-    wanted = add_replica.ReplicaRequest(
+    wanted = PrepareRequest(
         state=state,
-        source=source,
-        ca=ca,
-        passphrase=ca_passphrase(ca or source / "tls", given["passphrase_files"]),  # type: ignore[arg-type]
         configuration=None if path.exists() else (path, text),
         notes=path.absolute().parent,
-        **{name: given[name] for name in ("coordinator_id", "url", "database_url", "hosts")},  # type: ignore[arg-type]
+        **{name: given[name] for name in ("cluster_id", "coordinator_id", "url", "database_url", "hosts")},  # type: ignore[arg-type]
     )
     with telling_of_the_database():
-        made = add_replica.add(wanted, actor=as_actor(), now=wall_clock())
-    say_made(made, given, _render_further)
+        made = preparing.prepare(wanted, now=wall_clock())
+    say_made(made, given, _render_prepared)
 
 
 def begin_history(at: Configuration, *, anew: bool, as_json: bool) -> None:
@@ -116,6 +115,16 @@ def _starter_file(given: dict[str, object], configuration: Path) -> tuple[Path, 
     return None if path.parent.exists() else (path, starter.text(str(given["cluster_id"]), str(given["url"])))
 
 
+def _read_pins(given: dict[str, object]) -> PinnedRootKeys:
+    return PinnedRootKeys(tuple(given["root_key_ids"]), int(str(given["root_threshold"])))  # type: ignore[arg-type]
+
+
+def _among_coordinators(given: dict[str, object], database_url: str) -> object:
+    """Where the others may ask; a SQLite file has one coordinator, whom nobody asks."""
+    said = given.get("listen_coordinators")
+    return said if said is not None else "" if database_url.startswith("sqlite") else AMONG_COORDINATORS
+
+
 def configuration_text(given: dict[str, object], state: Path, database_url: str) -> str:
     """Every listener stands in it, also those that are the daemon's own: a port that is taken can be found there."""
     return f"""\
@@ -134,7 +143,7 @@ probes = "{given["listen_probes"]}"
 admin_socket = "{Path(str(given["admin_socket"])).absolute()}"
 admin = "{given["listen_admin"]}"
 # The other coordinators of the manifest, by their identities (host:port; empty: nobody).
-coordinators = ""
+coordinators = "{_among_coordinators(given, database_url)}"
 
 [tls]
 certificate = "{state}/tls/server.pem"
@@ -151,7 +160,7 @@ def would_start(text: str) -> None:
     try:
         configuration.parse(text)
     except Refused as refused:
-        options = "--listen, --listen-join, --listen-probes, --admin-socket, --listen-admin"
+        options = "--listen, --listen-join, --listen-probes, --admin-socket, --listen-admin, --listen-coordinators"
         remedy = f"correct the options: {options}, paths without quotes"
         raise Failed(f"the coordinator would refuse its configuration: {refused.detail}; {remedy}", REFUSED) from None
 
@@ -197,18 +206,22 @@ def _render(made: MadeCluster) -> None:
     say(f"Next: systemctl start holdfast-coordinator, holdfastctl apply -f {folder}, holdfastctl allow add NODE")
 
 
-def _render_further(made: add_replica.AddedReplica) -> None:
+def _render_prepared(made: PreparedCoordinator) -> None:
     output.facts(
         [
             ("cluster", made.cluster_id),
             ("coordinator", made.coordinator_id),
-            *(("config key", f"{key_id}  {path}") for key_id, path in made.config_keys),
-            ("certificate", f"{made.certificate_sha256}  {made.certificate}"),
-            ("CA for nodes", made.authority),
+            ("url", made.url),
+            ("identity", f"{made.certificate_sha256}  {made.identity}"),
             ("configuration", made.configuration or "there already; not touched"),
         ]
     )
-    say("Next: systemctl start holdfast-coordinator, then declare its URL in the Cluster: holdfastctl apply")
+    say("It is no coordinator yet, and has no secret of the cluster. Next, where one is, naming all that stay:")
+    named = f"{made.coordinator_id}={made.certificate_sha256}"
+    say(f"  holdfastctl coordinators set COORDINATOR... {named} --request set.json")
+    say("  holdfastctl trust sign set.json --root-key KEYS")
+    say("  holdfastctl coordinators commit set.json")
+    say("Then here: systemctl start holdfast-coordinator, and declare its URL in the Cluster: holdfastctl apply")
 
 
 def _render_history(made: BegunHistory) -> None:

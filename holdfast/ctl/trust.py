@@ -47,12 +47,15 @@ def trust() -> None:
 @trust.command()
 @asks_the_coordinator
 def show(asked: CoordinatorClient) -> None:
-    """The present trust bundle; and what a node confirms that took its root keys on first use."""
+    """The present trust bundle; and its root keys, for a node that took them on first use, or a further coordinator."""
     asked.show(asked.get(Rotation, "rotation"), render)
     if not asked.as_json:
         first = asked.get(JoinFacts, "invitation")  # of the first bundle, which is what nodes pin
         keys = " ".join(first.root_key_ids)
         say("", f"On a node of a first use: holdfast trust confirm --threshold {first.root_threshold} {keys}")
+        named = " ".join(f"--root-key-id {key_id}" for key_id in first.root_key_ids)
+        of = f"--cluster {first.cluster_id} --root-threshold {first.root_threshold} {named}"
+        say(f"For a further coordinator: holdfastctl coordinators prepare NAME {of} --url URL --database URL")
 
 
 @trust.command("export-request")

@@ -10,7 +10,7 @@ from coordinator.database.history import LinkedHistory
 from coordinator.keys import identity, keystore
 from coordinator.keys.owner_key import OwnerPublic
 from coordinator.keys.signing_key import SigningKey
-from coordinator.membership import coordinator_sets, replicas
+from coordinator.membership import coordinator_sets
 from coordinator.membership.coordinator_sets import SetAdditions
 from coordinator.setup import initialise
 from coordinator.setup.initialise import ClusterRequest
@@ -19,6 +19,7 @@ from coordinator.trust import coordinator_set
 from coordinator.trust.ceremony import PublicKey
 from coordinator.trust.coordinator_set import CoordinatorSet
 from snapshot import canonical
+from tests.coordinator import entered
 
 NOW = 1_800_000_000.0
 FIRST, SECOND, THIRD = NAMES = ("coord-1", "coord-2", "coord-3")
@@ -38,7 +39,7 @@ class Coordinators:
             pin = f"sha256:{number:064x}"
             url = f"https://c{number}.example:7443"
             founding = Founding(cluster_id, name, url, pin, name.encode() * 8, identity_sha256=pin)
-            replicas.add(self.database, founding, actor="root", now=NOW)
+            entered.add(self.database, founding, actor="root", now=NOW)
 
     def draft(
         self, *names: str, answering: str = FIRST, owners: dict[str, str] | None = None, **exchanged: str

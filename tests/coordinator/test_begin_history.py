@@ -11,7 +11,7 @@ from coordinator.base.refusal import Code, Refused
 from coordinator.database import history, history_check, schema
 from coordinator.database.database import Database
 from coordinator.keys import seed as seeds
-from coordinator.setup import add_replica, backup, begin_history, configuration, initialise, opening, restore
+from coordinator.setup import backup, begin_history, configuration, initialise, opening, restore
 from coordinator.setup.backup import BackupRequest
 from coordinator.setup.begin_history import BegunHistory
 from coordinator.setup.configuration import Configuration
@@ -129,18 +129,14 @@ def test_the_seed_is_in_a_backup_with_keys_and_comes_back(founded: Founded, tmp_
     database.close()
 
 
-def test_init_and_a_further_coordinator_have_it_from_the_start(tmp_path: Path, postgresql_url: str) -> None:
+def test_init_has_it_from_the_start(tmp_path: Path) -> None:
     from tests.coordinator.test_initialise import NOW, wanted
 
-    given = wanted(tmp_path, database_url=postgresql_url)
+    given = wanted(tmp_path)
     initialise.initialise(given, actor="uid:0", now=NOW)
-    url, state = "https://second.example:7443", tmp_path / "second"
-    further = add_replica.ReplicaRequest("coord-2", url, given.database_url, state, given.state)
-    add_replica.add(further, actor="uid:0", now=NOW)
-    assert (state / "keys" / seeds.FILE).read_bytes() == (given.state / "keys" / seeds.FILE).read_bytes()
-    database = opening.with_history(Database(postgresql_url), state / "keys")
+    database = opening.with_history(Database(given.database_url), given.state / "keys")
     part = history_check.verify(database)
-    assert (part.oldest, part.newest, part.faults) == (1, 2, [])
+    assert (part.oldest, part.newest, part.faults) == (1, 1, [])
     assert [history_check.compare(database, name) for name in history_check.COMPARED] == [""] * len(
         history_check.COMPARED
     )

@@ -8,9 +8,10 @@ from coordinator.database.database import Database
 from coordinator.declared.change_impact import affected_scopes
 from coordinator.declared.model import with_authorities
 from coordinator.declared.next_model import next_model
-from coordinator.membership import ca_exchange, replicas, revocation
+from coordinator.membership import ca_exchange, revocation
 from coordinator.reports import heartbeats
 from snapshot.identifiers import Scope
+from tests.coordinator import entered
 from tests.coordinator.candidates import FOUNDING, NOW, contents
 from tests.coordinator.publishing import Press
 from tests.coordinator.reports import heartbeat, mark, scope
@@ -154,7 +155,7 @@ def test_what_cannot_begin(press: Press) -> None:
 
 def test_every_coordinator_counts(press: Press) -> None:
     """Nodes would refuse one that shows another CA's from the moment on that a list is out"""
-    replicas.add(press.database, SECOND, actor="root", now=press.now)
+    entered.add(press.database, SECOND, actor="root", now=press.now)
     assert SECOND.coordinator_id in refused(press, ca_exchange.begin, PRESENT, NEXT.der, []).detail
     shows(press, FIRST, SECOND.coordinator_id)
     begin(press)

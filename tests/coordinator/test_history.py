@@ -14,10 +14,11 @@ from coordinator.database.database import Database, Transaction
 from coordinator.database.history import FirstLink, LinkedHistory
 from coordinator.database.history_check import CheckedPart
 from coordinator.keys.seed import Seed
-from coordinator.membership import admission, replicas, revocation
+from coordinator.membership import admission, revocation
 from coordinator.reports import heartbeats
 from coordinator.runtime import retention
 from snapshot import canonical
+from tests.coordinator import entered
 from tests.coordinator.candidates import NOW, admit, allow, contents, cut_out, found
 from tests.coordinator.candidates import Candidate as Node
 from tests.coordinator.histories import HISTORY
@@ -114,7 +115,7 @@ def test_the_manifest_says_who_the_coordinators_are(linked: Database) -> None:
     change(linked)
     assert latest(linked).transition.manifest == before
     second = Founding("prod", "coord-2", "https://b.example:7443", "sha256:" + "ab" * 32, b"k" * 44)
-    replicas.add(linked, second, actor="root", now=NOW + 5)
+    entered.add(linked, second, actor="root", now=NOW + 5)
     with linked.read() as transaction:
         said = canonical.loads(history.get(transaction, history.MANIFESTS, latest(linked).transition.manifest))
     assert said["coordinators"]["coord-2"] == {

@@ -14,6 +14,7 @@ from coordinator.keys import identity
 from coordinator.membership import replicas
 from coordinator.setup import begin_history, pin_identity
 from snapshot import canonical
+from tests.coordinator import entered
 from tests.coordinator.candidates import FOUNDING, NOW, contents, found
 from tests.coordinator.daemon import refusal, running
 from tests.coordinator.founding import Founded
@@ -29,7 +30,7 @@ def linked(database: Database) -> Database:
     """A cluster with a second coordinator, whose identity is pinned; the first one's is not."""
     database.history = HISTORY
     found(database)
-    replicas.add(database, replace(SECOND, identity_sha256=OWN), actor="root", now=NOW)
+    entered.add(database, replace(SECOND, identity_sha256=OWN), actor="root", now=NOW)
     return database
 
 

@@ -15,6 +15,7 @@ from coordinator.database.history import LinkedHistory
 from coordinator.keys import identity, keystore, seed_recovery
 from coordinator.keys import seed as seeds
 from coordinator.keys.atomic_files import plain_file
+from coordinator.keys.pinned_root_keys import PinnedRootKeys
 from coordinator.keys.seed import Seed
 from coordinator.keys.seed_recovery import BroughtSeed, RecoveryPlace
 from coordinator.keys.signing_key import SigningKey
@@ -392,6 +393,7 @@ async def test_the_others_follow_without_an_operator(pair: tuple[Machine, Machin
     one.at.now += 60
     async with running(one, now=lambda: one.at.now) as first:
         two.settings = f'[peers]\nask = "127.0.0.1:{first.ports.coordinators}"'
+        two.settings += configuration.trust_table(PinnedRootKeys(tuple(key.key_id for key in one.at.roots)))
         async with running(two, now=lambda: one.at.now) as other:
             assert not await other.daemon.recovering.attempt()
             await commit(first, one, await recover(first, seed))
@@ -415,6 +417,7 @@ async def test_a_coordinator_of_before_goes_stale_and_follows(pair: tuple[Machin
     one.at.now += 60
     async with running(one, now=lambda: one.at.now) as first:
         two.settings = f'[peers]\nask = "127.0.0.1:{first.ports.coordinators}"'
+        two.settings += configuration.trust_table(PinnedRootKeys(tuple(key.key_id for key in one.at.roots)))
         async with running(two, now=lambda: one.at.now) as other:
             await other.daemon.keeper.look()
             await other.daemon.own_report.note()

@@ -21,14 +21,16 @@ from coordinator.database.own_entry import OwnEntry
 from coordinator.keys import identity, keystore, signer, signing_key
 from coordinator.keys import seed as seeds
 from coordinator.keys.own_secrets import OwnSecrets
+from coordinator.keys.pinned_root_keys import PinnedRootKeys
 from coordinator.keys.seed import Seed
 from coordinator.keys.signing_key import SigningKey
 from coordinator.membership import peer_recovery, replicas
 from coordinator.membership.peer_recovery import Secrets, UnverifiedManifest
 from coordinator.membership.recover_messages import RecoverAnswer, RecoverRequest
 from coordinator.runtime.recovering import _keep
-from coordinator.setup import begin_history, pin_identity
+from coordinator.setup import begin_history, configuration, pin_identity
 from coordinator.setup.opening import with_history
+from tests.coordinator import entered
 from tests.coordinator.daemon import running
 from tests.coordinator.founding import Founded
 from tests.coordinator.sets import FIRST, SECOND, THIRD, Coordinators
@@ -61,10 +63,21 @@ def tried(at: Coordinators) -> UnverifiedManifest:
     return found
 
 
-def judge(at: Coordinators, manifest: UnverifiedManifest, received: RecoverAnswer, nonce: str = NONCE) -> Secrets:
+def pins_of(at: Coordinators) -> PinnedRootKeys:
+    return PinnedRootKeys(tuple(key.key_id for key in at.roots), 2)
+
+
+def judge(
+    at: Coordinators,
+    manifest: UnverifiedManifest,
+    received: RecoverAnswer,
+    nonce: str = NONCE,
+    pins: PinnedRootKeys | None = None,
+    held: Seed | None = None,
+) -> Secrets:
     beside = Database(at.database.url)
     try:
-        return peer_recovery.judge(beside, manifest, nonce, received)
+        return peer_recovery.judge(beside, manifest, nonce, received, pins_of(at) if pins is None else pins, held)
     finally:
         beside.close()
 
@@ -209,11 +222,13 @@ def pair(tmp_path: Path, postgresql_url: str) -> tuple[Founded, Founded]:
     (folder / "keys" / identity.FILE).write_bytes(identity.to_bytes(own))
     (folder / "keys" / identity.FILE).chmod(0o600)
     two = object.__new__(Founded)
-    two.__dict__.update(one.__dict__, folder=folder, coordinator_id="coord-2")
+    pins = PinnedRootKeys(tuple(key.key_id for key in one.bundles.roots))
+    settings = one.settings + configuration.trust_table(pins)
+    two.__dict__.update(one.__dict__, folder=folder, coordinator_id="coord-2", settings=settings)
     database = with_history(Database(postgresql_url), one.folder / "keys")
     shown = signer.content_hash(one.certificate.der)
     founding = Founding("prod", "coord-2", "https://localhost:7444", shown, token_key.public_key, identity.pin_of(own))
-    replicas.add(database, founding, actor="root", now=one.now)
+    entered.add(database, founding, actor="root", now=one.now)
     database.close()
     return one, two
 

@@ -2,8 +2,8 @@
 
 import pytest
 
-from coordinator.membership import replicas
 from coordinator.setup import begin_history
+from tests.coordinator import entered
 from tests.coordinator.candidates import FOUNDING, contents
 from tests.coordinator.daemon import refusal, running
 from tests.coordinator.founding import Founded
@@ -14,7 +14,7 @@ from wire.version import VERSION
 async def test_they_are_listed_and_one_that_is_gone_is_removed(founded: Founded) -> None:
     """rules K26: with the audit's word of who did it"""
     async with running(founded) as at:
-        replicas.add(at.daemon.coordinator.database, SECOND, actor="root", now=founded.now)
+        entered.add(at.daemon.coordinator.database, SECOND, actor="root", now=founded.now)
         answer = await at.ask("GET", "/v1/coordinators")
         assert answer["answering"] == FOUNDING.coordinator_id
         assert [each["coordinator_id"] for each in answer["coordinators"]] == [FOUNDING.coordinator_id, "coord-2"]
@@ -48,7 +48,7 @@ async def test_what_each_says_of_itself_and_what_is_wrong(founded: Founded) -> N
         assert (own["coordinator_id"], own["state"], own["faults"]) == (answer["answering"], "ready", [])
         assert (own["link"], own["version"]) == (answer["newest"], VERSION)
         assert (answer["history"][:4], len(answer["manifest"])) == ("good", 64)
-        replicas.add(database, SECOND, actor="root", now=founded.now)
+        entered.add(database, SECOND, actor="root", now=founded.now)
         at.daemon.readiness.reason = "the test says so"
         await at.daemon.own_report.note()
         states = {

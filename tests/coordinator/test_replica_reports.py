@@ -9,7 +9,7 @@ from coordinator.database.continuity import BEGINNING, LinkMark
 from coordinator.database.database import Database
 from coordinator.membership import replica_reports, replicas
 from coordinator.membership.replica_reports import SILENT_S, HeardReplica, ReplicaReport
-from tests.coordinator import histories
+from tests.coordinator import entered, histories
 from tests.coordinator.candidates import FOUNDING, NOW
 from tests.coordinator.test_replicas import OTHER_SERVER, SECOND
 from wire.operators.operator_answers import Replica
@@ -54,7 +54,7 @@ def test_who_was_removed_and_has_gone_is_not_told_of(report: ReplicaReport) -> N
 
 
 def test_the_last_word_counts(cluster: Database) -> None:
-    replicas.add(cluster, SECOND, actor="root", now=NOW)
+    entered.add(cluster, SECOND, actor="root", now=NOW)
     replica_reports.note(cluster, replace(SAID, reason="starting"))
     replica_reports.note(cluster, SAID)
     first, second = replica_reports.all_of(cluster)

@@ -16,6 +16,7 @@ from coordinator.keys.signing_key import SigningKey
 from coordinator.keys.tokens import key_id_of
 from coordinator.membership import replicas
 from snapshot.bundle import CONFIG
+from tests.coordinator import entered
 from tests.coordinator.candidates import FOUNDING, NOW, SERVER, contents
 from tests.coordinator.daemon import Running, TlsNode, running
 from tests.coordinator.founding import Founded
@@ -29,7 +30,7 @@ SECOND = replace(
 
 
 def add(database: Database, founding: cluster_state.Founding = SECOND) -> None:
-    replicas.add(database, founding, actor="root", now=NOW)
+    entered.add(database, founding, actor="root", now=NOW)
 
 
 def follow(database: Database, name: str, certificate: str, token_key: bytes) -> bool:
@@ -48,26 +49,6 @@ def test_another_replica_brings_its_own_keys(cluster: Database) -> None:
     assert certificates == {SERVER, OTHER_SERVER}
     assert set(token_keys.values()) == {FOUNDING.token_public_key, SECOND.token_public_key}
     assert [each.coordinator_id for each in replicas.list_replicas(cluster)] == [FOUNDING.coordinator_id, "coord-2"]
-
-
-@pytest.mark.parametrize(
-    ("founding", "expected"),
-    [
-        (replace(SECOND, cluster_id="staging"), Code.WRONG_CLUSTER),
-        (replace(SECOND, coordinator_id=FOUNDING.coordinator_id), Code.CONFLICT),
-        (replace(SECOND, token_public_key=FOUNDING.token_public_key), Code.IN_USE),
-        (replace(SECOND, coordinator_id="Coord 2"), Code.BAD_REQUEST),
-        (replace(SECOND, url="http://coord-2"), Code.BAD_REQUEST),
-    ],
-)
-def test_what_is_anothers_is_not_taken_over(
-    cluster: Database, founding: cluster_state.Founding, expected: Code
-) -> None:
-    """rules K26, P28: an id, a token key"""
-    before = contents(cluster, "coordinators", "audit")
-    assert code(add, cluster, founding) is expected
-    assert contents(cluster, "coordinators", "audit") == before
-    add(cluster)
 
 
 def test_an_entry_follows_the_files(cluster: Database) -> None:
@@ -93,7 +74,7 @@ def test_a_stranger_has_no_entry_to_follow(cluster: Database) -> None:
         follow(cluster, "coord-3", OTHER_SERVER, b"a key")
     assert caught.value.code is Code.NOT_FOUND
     assert FOUNDING.coordinator_id in caught.value.remedy
-    assert replicas.ADD in caught.value.remedy
+    assert replicas.PREPARE in caught.value.remedy
     add(cluster)
     assert code(follow, cluster, "coord-2", OTHER_SERVER, FOUNDING.token_public_key) is Code.IN_USE
     assert contents(cluster, "coordinators")["coordinators"][0] in before["coordinators"]

@@ -9,7 +9,7 @@ from coordinator.database.cluster_state import Founding
 from coordinator.database.database import Database
 from coordinator.keys import signer, signing_key
 from coordinator.keys.signing_key import SigningKey
-from coordinator.membership import replicas
+from tests.coordinator import entered
 from tests.coordinator.daemon import Follower, Running, TlsNode, refusal, running
 from tests.coordinator.founding import Founded
 from tests.coordinator.test_restored_backup import again, nodes_of_tomorrow, raise_epoch, show
@@ -30,7 +30,7 @@ def pair(tmp_path: Path, postgresql_url: str) -> tuple[Founded, Founded]:
 
 
 def second(first: Founded, folder: Path) -> Founded:
-    """What `holdfastctl coordinators add` leaves on the second machine, and a certificate that two machines show."""
+    """What a second machine has, and a certificate that two machines show."""
     folder.mkdir()
     for name in ("ca.pem", "server.crt", "server.key", "keys"):
         (folder / name).symlink_to(first.folder / name)
@@ -41,7 +41,7 @@ def second(first: Founded, folder: Path) -> Founded:
     database = Database(first.url)
     fingerprint = signer.content_hash(first.certificate.der)
     founding = Founding("prod", "coord-2", "https://localhost:7444", fingerprint, token_key.public_key)
-    replicas.add(database, founding, actor="root", now=first.now)
+    entered.add(database, founding, actor="root", now=first.now)
     database.close()
     return other
 

@@ -1,6 +1,7 @@
 """`holdfastctl` as a process, and the coordinator that it speaks to, as another."""
 
 import contextlib
+import http.client
 import os
 import re
 import signal
@@ -16,6 +17,7 @@ from holdfast.ctl.socket import CoordinatorClient
 from tests.world import programs
 from tests.world.pauses import pauses
 from tests.world.programs import Process, Ran
+from wire.operators.operator_answers import JoinFacts
 
 ROOT = Path(__file__).resolve().parents[2]
 START_S = 120.0  # on a machine that has other work
@@ -49,6 +51,11 @@ class Lab:
         return self.folder / "state" / "keys"
 
     @property
+    def among_coordinators(self) -> str:
+        """Where the others may ask it."""
+        return re.search(r'(?m)^coordinators = "(.*)"', self.configuration.read_text())[1]
+
+    @property
     def roots(self) -> Path:
         return self.folder / "roots"
 
@@ -78,7 +85,12 @@ class Lab:
         """A cluster whose configuration names free ports and our socket."""
         state = ("--state", "state", "--root-keys-to", self.roots, "--configuration", self.configuration)
         doors = {"--listen-admin": 0, "--listen-probes": 0}
-        doors |= zip(("--listen", "--listen-join"), free_ports(2), strict=True)  # kept over a stop
+        kept = [
+            "--listen",
+            "--listen-join",
+            *(["--listen-coordinators"] if "--database" in more else []),
+        ]  # over a stop
+        doors |= zip(kept, free_ports(len(kept)), strict=True)
         listen = [word for door, port in doors.items() for word in (door, f"127.0.0.1:{port}")]
         listen += ["--admin-socket", self.socket]
         return self.good("init", "prod", "--url", "https://localhost:7443", *state, *listen, *more)
@@ -90,6 +102,21 @@ class Lab:
         found = self._until(lambda text: re.search(r'.*"event": "serving".*\n', text))
         ports = re.findall(r'"(fleet|join|operators|probes)": (\d+)', found[0])
         self.ports = {name: int(number) for name, number in ports}
+
+    def until_ready(self) -> None:
+        """Of one that gets what it lacks from others."""
+        end, pause = time.monotonic() + START_S, pauses()
+        while (said := self.readiness())[0] != 200:
+            assert self.process.poll() is None, self.log()
+            assert time.monotonic() < end, (said, self.log())
+            time.sleep(next(pause))
+
+    def readiness(self) -> tuple[int, str]:
+        connection = http.client.HTTPConnection("127.0.0.1", self.ports["probes"], timeout=30)
+        with contextlib.closing(connection):
+            connection.request("GET", "/probe/readiness")
+            answer = connection.getresponse()
+            return answer.status, answer.read().decode()
 
     def reload(self) -> None:
         """SIGHUP, and wait until the daemon says that it is done."""
@@ -123,18 +150,44 @@ class Lab:
         return min(active, key=lambda each: each["not_after"])["key_id"]
 
 
-def second_of(lab: Lab, folder: Path, database: str, host: str) -> Lab:
-    """Another coordinator over one database, as docs/operating.md says it, on a machine of its own; not started. `host`
-    is what leads nodes to it, and `localhost` newcomers.
+def prepared_of(lab: Lab, folder: Path, database: str, host: str, name: str = "coordinator-2") -> tuple[Lab, str]:
+    """A machine of its own on which another coordinator was prepared, as docs/operating.md says it, and its pin; not
+    started. `host` is what leads nodes to it, and `localhost` newcomers.
     """
     folder.mkdir()
-    second = Lab(folder)
+    further = Lab(folder)
     listen = [word for door in ("join", "admin", "probes") for word in (f"--listen-{door}", "127.0.0.1:0")]
-    place = ("--state", "state", "--configuration", second.configuration, "--admin-socket", second.socket)
-    names = ("--url", f"https://{host}:7443", "--host", "localhost")
-    source = ("--database", database, "--from", lab.folder / "state")
-    made = second.good("coordinators", "add", "coordinator-2", *names, *source, *place, *listen, *EVERYWHERE)
-    assert "systemctl start holdfast-coordinator" in made.out
+    listen += ["--listen-coordinators", f"127.0.0.1:{free_ports(1)[0]}"]
+    place = ("--state", "state", "--configuration", further.configuration, "--admin-socket", further.socket)
+    names = ("--url", f"https://{host}:7443", "--host", "localhost", "--cluster", "prod", "--database", database)
+    first = lab.asked.get(JoinFacts, "invitation")
+    roots = [word for key_id in first.root_key_ids for word in ("--root-key-id", key_id)]
+    made = further.good("coordinators", "prepare", name, *names, *roots, *place, *listen, *EVERYWHERE, "--json").json
+    return further, made["certificate_sha256"]
+
+
+def declare_coordinators(lab: Lab, *named: str) -> None:
+    """A set that root keys sign, brought in where it was made."""
+    file = lab.folder / "set.json"
+    lab.good("coordinators", "set", *named, "--request", file)
+    lab.good("trust", "sign", file, "--root-key", lab.roots, "--yes")
+    lab.good("coordinators", "commit", file)
+
+
+def introduce(*labs: Lab) -> None:
+    """Each asks all the others: on one machine the hosts of their URLs and one port do not tell them apart."""
+    places = [lab.among_coordinators for lab in labs]
+    for lab in labs:
+        others = ", ".join(place for place in places if place != lab.among_coordinators)
+        text = lab.configuration.read_text()
+        lab.configuration.write_text(re.sub(r"\n\[peers\]\n.*\n", "", text) + f'\n[peers]\nask = "{others}"\n')
+
+
+def second_of(lab: Lab, folder: Path, database: str, host: str) -> Lab:
+    """Another coordinator over one database, which is one by a signed set; not started."""
+    second, pin = prepared_of(lab, folder, database, host)
+    declare_coordinators(lab, "coordinator-1", f"coordinator-2={pin}")
+    introduce(lab, second)
     return second
 
 

@@ -34,8 +34,8 @@ def shown(lab: Lab, name: str = "localhost") -> str:
 
 def further(lab: Lab, folder: Path, database: str) -> tuple[object, ...]:
     state = ("--state", folder / "state", "--configuration", folder / "coordinator.toml")
-    url = ("--url", "https://second.example:7443")
-    return ("coordinators", "add", "second", *url, "--database", database, "--from", lab.folder / "state", *state)
+    names = ("--cluster", "prod", "--url", "https://second.example:7443", "--root-key-id", "sha256:" + "ab" * 32)
+    return ("coordinators", "prepare", "second", *names, "--database", database, *state)
 
 
 def test_what_they_say_of_themselves(lab: Lab) -> None:

@@ -94,6 +94,7 @@ BACKUP = "tests/journeys/test_backup.py"
 FAILOVER = "tests/coordinator/test_servers_failover.py"
 HISTORY = "tests/holdfast/test_operator_audit.py"
 LEAVING = "tests/holdfast/test_operator_leaving.py"
+LAB = "tests/holdfast/operator_lab.py"
 COORDINATORS = "tests/holdfast/test_operator_coordinators.py"
 OWNERS = "tests/holdfast/test_operator_owners.py"
 MOVE = "tests/journeys/test_move.py"
@@ -281,7 +282,12 @@ COVERED: dict[str, list[tuple[str, Kind]]] = {
         ("holdfastctl coordinators ca use", Runs(before=next_ca_confirmed)),
         ("holdfastctl coordinators ca finish", Runs()),
         ("ca_in_use:", Elsewhere("tests/coordinator/test_ca_exchange.py", "members have not confirmed the next CA")),
-        ("holdfastctl coordinators add", Elsewhere("tests/journeys/test_replicas.py", "coordinators", "add")),
+        ("holdfastctl coordinators prepare", Elsewhere(LAB, '"coordinators", "prepare"', "--root-key-id")),
+        (
+            "holdfastctl coordinators set coordinator-1 coordinator-2",
+            Elsewhere(LAB, '"coordinators", "set"', '"trust", "sign"', '"coordinators", "commit"'),
+        ),
+        ("systemctl start holdfast-coordinator", Elsewhere("tests/journeys/test_replicas.py", "until_ready")),
         ("holdfastctl coordinators status", Runs()),
         (
             "holdfastctl coordinators set",

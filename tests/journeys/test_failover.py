@@ -37,6 +37,7 @@ def labs(tmp_path: Path, pair: Pair) -> Iterator[tuple[Lab, Lab]]:
     with running(folder, "--host", own_address(), "--database", database, *EVERYWHERE) as first:
         second = second_of(first, tmp_path / "second", database, own_address())
         second.start()
+        second.until_ready()
         try:
             yield first, second
         finally:

@@ -33,6 +33,7 @@ def lab(tmp_path: Path, database: str) -> Iterator[Lab]:
 def second(lab: Lab, tmp_path: Path, database: str) -> Iterator[Lab]:
     second = second_of(lab, tmp_path / "second", database, own_address())
     second.start()
+    second.until_ready()
     yield second
     second.stop()
 
@@ -74,4 +75,4 @@ def test_a_node_of_the_second_outlives_it(lab: Lab, second: Lab, tmp_path: Path)
     ran = programs.run("holdfast-coordinator", second.configuration, folder=second.folder)
     assert ran.status == WRONG_CONFIGURATION
     assert "coordinator-2 is no coordinator of this cluster" in ran.err
-    assert "holdfastctl coordinators add" in ran.err
+    assert "holdfastctl coordinators prepare" in ran.err

@@ -36,6 +36,7 @@ def second(fleet: Edges, tmp_path: Path, database: str) -> Iterator[Lab]:
     """Of which the nodes know, too."""
     second = second_of(fleet.lab, tmp_path / "second", database, own_address())
     second.start()
+    second.until_ready()
     labs = (fleet.lab, second)
     fleet.coordinators += tuple(f"https://{own_address()}:{lab.ports['fleet']}" for lab in labs)
     fleet.declare("first.example")
