@@ -130,6 +130,7 @@ def build(
         local.validators,
         put_offs=PutOffs(uniform),
     )
+    update.fetching.keep_for_others = relay.keep_own
     ends = CertificateEnds(node, identity)
     local.front.begin_to_ask(update, sources, relay, ends.endings)
     local.probation.ask_way_by(Way(node, sources).is_open)

@@ -689,6 +689,10 @@ _LISTENER: Table = {
     "not_found": Explanation("There is nothing at this path, or it is not for this caller.", "List what there is."),
     "not_listed": Explanation("The head does not list what was handed in.", "Import the head that lists it first."),
     "not_ready": Explanation("Nothing can be said at this moment.", "Ask again after `Retry-After`."),
+    "coming": Explanation(
+        "A relay of the site fetches the document itself at the moment.",
+        "Ask again after Retry-After; agents do, for relay_wait_s, and then ask the coordinator.",
+    ),
     "overloaded": Explanation(
         "More work than this listener takes at a time; the costly requests go first.", "As `not_ready`."
     ),

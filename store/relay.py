@@ -2,14 +2,16 @@
 
     heads/<sha256 of the node id>.hfs        the newest head of each
     documents/<sha256 of the snapshot id>.hfs
+    increments/<sha256 of scope and base>.hfs        those that this node has fetched as a relay of its site
     trust/<version>.hfs                      the bundles that were followed, so that others can follow them too
 
 The files have the names of a published tree. A container is opaque here: it is in no scope, no pointer leads to it, and
 no local service can read it. Who puts one in has judged it as its addressee would (agent/relay/relaying.py); who is
 given one judges it again, all of it.
 
-`most_bytes` and `most_files` bound heads and documents together. Beyond them goes what has expired, then the documents
-that have lain there longest, then heads. Bundles are bounded by themselves, since they are small and everybody's.
+`most_bytes` and `most_files` bound heads, documents and increments together. Beyond them goes what has expired, then
+the documents that have lain there longest, then heads. Bundles are bounded by themselves, since they are small and
+everybody's.
 
 To use it: `load` once, on the writing thread (each change does so first); `head_of` and `document` look, in memory;
 `put_head`, `put_document` and `put_bundle` write, on the writing thread; `read` and `pieces` read a file, on a reading
@@ -26,7 +28,7 @@ from pathlib import Path
 
 from snapshot import envelope as envelopes
 from snapshot.container import ChunkParts
-from snapshot.envelope import SNAPSHOT, Envelope
+from snapshot.envelope import INCREMENT, SNAPSHOT, Envelope
 from snapshot.identifiers import HEAD
 from snapshot.limits import Limits
 from snapshot.reasons import Rejected
@@ -68,6 +70,7 @@ class RelayStore:
         self._is_loaded = False
         self._heads: Mapping[str, RelayedContainer] = {}
         self._documents: Mapping[str, RelayedContainer] = {}
+        self._increments: Mapping[str, RelayedContainer] = {}
         self._bundles: Mapping[int, int] = {}  # sizes by version
         self._put = 0
 
@@ -76,7 +79,7 @@ class RelayStore:
         if self._is_loaded:
             return
         try:
-            for name in ("", "heads", "documents", "trust"):
+            for name in ("", "heads", "documents", "increments", "trust"):
                 if not (self._folder / name).is_dir():
                     self._disk.make_directory(self._folder / name)
             self._read_folders()
@@ -98,14 +101,20 @@ class RelayStore:
         return self._documents
 
     def used_bytes(self) -> int:
-        """Of heads and documents."""
-        return sum(kept.size for kept in (*self._heads.values(), *self._documents.values()))
+        """Of heads, documents and increments."""
+        return sum(kept.size for kept in self._containers())
+
+    def used_files(self) -> int:
+        return len(self._containers())
 
     def head_of(self, digest: str) -> RelayedContainer | None:
         return self._heads.get(digest)
 
     def document(self, snapshot_id: str) -> RelayedContainer | None:
         return self._documents.get(digest_of(snapshot_id))
+
+    def increment(self, scope: str, base: int) -> RelayedContainer | None:
+        return self._increments.get(increment_digest(scope, base))
 
     def bundle_versions(self) -> list[int]:
         return sorted(self._bundles)
@@ -162,6 +171,19 @@ class RelayStore:
             self._documents = {**self._documents, digest: kept}
         return kept is not None
 
+    def put_increment(self, envelope: Envelope, source: Path, now: float) -> bool:
+        """Whether it is kept: of two from the same base the one that leads higher."""
+        self.load()
+        digest = increment_digest(envelope.scope, envelope.base_config_version or 0)
+        before = self._increments.get(digest)
+        if before is not None and before.envelope.version >= envelope.version:
+            self._disk.remove(source)
+            return False
+        kept = self._take(source, self._folder / "increments" / f"{digest}{SUFFIX}", envelope, now, spared=before)
+        if kept is not None:
+            self._increments = {**self._increments, digest: kept}
+        return kept is not None
+
     def put_bundle(self, version: int, data: bytes) -> None:
         """The lowest go where there are too many: who is so far behind gets them from a coordinator or a file."""
         self.load()
@@ -179,6 +201,7 @@ class RelayStore:
             self._disk.remove(file)
         self._heads = {key: kept for key, kept in self._heads.items() if kept.file not in files}
         self._documents = {key: kept for key, kept in self._documents.items() if kept.file not in files}
+        self._increments = {key: kept for key, kept in self._increments.items() if kept.file not in files}
 
     # ---- inside
 
@@ -197,7 +220,7 @@ class RelayStore:
         return RelayedContainer(target, envelope, size, now + self._put * 1e-6)
 
     def _make_room(self, size: int, now: float = 0.0, files: int = 0) -> None:
-        kept = [*self._heads.values(), *self._documents.values()]
+        kept = self._containers()
         left, count = sum(container.size for container in kept) + size, len(kept) + files
         gone: list[RelayedContainer] = []
         for container in sorted(kept, key=lambda container: _order(container, now)):
@@ -209,23 +232,27 @@ class RelayStore:
         if gone:
             self.drop(*gone)
 
+    def _containers(self) -> list[RelayedContainer]:
+        return [*self._heads.values(), *self._documents.values(), *self._increments.values()]
+
     def _read_folders(self) -> None:
-        heads = self._read_containers("heads", HEAD)
-        documents = self._read_containers("documents", SNAPSHOT)
-        self._heads = {digest_of(kept.envelope.subject_node_id): kept for kept in heads}
-        self._documents = {digest_of(kept.envelope.snapshot_id): kept for kept in documents}
+        self._heads = self._read_containers("heads", HEAD)
+        self._documents = self._read_containers("documents", SNAPSHOT)
+        self._increments = self._read_containers("increments", INCREMENT)
         versions = [file for file in (self._folder / "trust").iterdir() if file.stem.isdecimal()]
         self._bundles = {int(file.stem): file.stat().st_size for file in versions}
 
-    def _read_containers(self, folder: str, kind: str) -> Iterator[RelayedContainer]:
+    def _read_containers(self, folder: str, kind: str) -> dict[str, RelayedContainer]:
+        found: dict[str, RelayedContainer] = {}
         for file in sorted((self._folder / folder).iterdir()):
             envelope = _envelope_of(file, kind, self._limits)
-            about = envelope.subject_node_id if envelope and kind == HEAD else envelope.snapshot_id if envelope else ""
-            if envelope is None or file.name != f"{digest_of(about)}{SUFFIX}":
+            digest = _digest_for(envelope) if envelope is not None else ""
+            if envelope is None or file.name != f"{digest}{SUFFIX}":
                 self._disk.remove(file)
                 continue
-            found = file.stat()
-            yield RelayedContainer(file, envelope, found.st_size, found.st_mtime)
+            entry = file.stat()
+            found[digest] = RelayedContainer(file, envelope, entry.st_size, entry.st_mtime)
+        return found
 
     def _bundle_file(self, version: int) -> Path:
         return self._folder / "trust" / f"{version}{SUFFIX}"
@@ -233,6 +260,19 @@ class RelayStore:
 
 def digest_of(identifier: str) -> str:
     return hashlib.sha256(identifier.encode()).hexdigest()
+
+
+def increment_digest(scope: str, base: int) -> str:
+    return digest_of(f"{scope} {base}")
+
+
+def _digest_for(envelope: Envelope) -> str:
+    """By which it is found."""
+    if envelope.kind == HEAD:
+        return digest_of(envelope.subject_node_id)
+    if envelope.kind == INCREMENT:
+        return increment_digest(envelope.scope, envelope.base_config_version or 0)
+    return digest_of(envelope.snapshot_id)
 
 
 def _order(kept: RelayedContainer, now: float) -> tuple[bool, bool, float]:

@@ -173,6 +173,9 @@ class BootstrapPeer:
         TomlForm(read_certificate, CERTIFICATE_FORM),
         about="Its certificate: whoever shows another one is nobody.",
     )
+    relay: bool = setting(
+        boolean, False, "Whether it is the relay of this node's site: it is asked for documents before coordinators."
+    )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -198,6 +201,18 @@ class PeersTable:
         None,
         "Where other nodes may ask this one, over TLS with pinned certificates: those that its map names, and nobody "
         "else. Needs `node.direct_url`. Left out: no other node is answered.",
+    )
+    relay: bool = setting(
+        boolean,
+        False,
+        "Whether this node is a relay of its site: it keeps what it fetches, so that its neighbours have it from here "
+        "and not each by itself, and answers `coming` while it fetches. They ask it first where the coordinator "
+        "declares it (`relay: true` of the Node), or their own `[[peers.bootstrap]]` does. Needs `listen`.",
+    )
+    relay_wait_s: int = setting(
+        number(0, 3_600),
+        300,
+        "How long this node waits for a relay that says that it is fetching, before it asks the coordinator itself.",
     )
     relay_bytes: int = setting(
         number(0, 64 * GIB),
@@ -545,6 +560,8 @@ def _at_odds(settings: AgentSettings) -> list[str]:
     problems += _peers_at_odds(settings)
     if settings.peers.listen is not None and settings.node.direct_url is None:
         problems.append("peers.listen needs node.direct_url: that is where other nodes are told to reach this one")
+    if settings.peers.relay and settings.peers.listen is None:
+        problems.append("peers.relay needs peers.listen: that is where its neighbours ask it")
     if settings.limits.section_bytes > settings.limits.content_bytes:
         problems.append("limits.section_bytes must not exceed limits.content_bytes")
     if settings.trust.root_threshold > max(1, len(settings.trust.root_key_ids)):

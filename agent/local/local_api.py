@@ -424,6 +424,8 @@ class LocalApi:
                 {scope.scope: scope.reason for scope in self._refused_scopes(view, now)},
                 report.roots is None or report.roots.confirmed,
                 {scope: coming.verdict for scope, coming in report.candidates.items()},
+                report.relay.bytes if report.relay else 0,
+                report.relay.heads + report.relay.documents if report.relay else 0,
                 sight.sees,
             )
         )

@@ -36,6 +36,8 @@ class Sample:
     refused: Mapping[str, str] = field(default_factory=dict)  # scope -> why the listed version is not active
     roots_confirmed: bool = True
     candidates: Mapping[str, str] = field(default_factory=dict)  # scope -> what this node makes of what is to come
+    relayed_bytes: int = 0  # kept for neighbours
+    relayed_files: int = 0
     sees: Callable[[str], bool] = lambda _: True  # of a scope: whether its name is for who asks
 
 
@@ -57,6 +59,8 @@ class _Collector(Collector):
 def _families(sample: Sample) -> Iterator[Metric]:
     yield _one("holdfast_generation", "Activations and withdrawals of the store", sample.view.generation)
     yield _one("holdfast_store_filled_ratio", "The share of the store's map in use", sample.filled)
+    yield _one("holdfast_relayed_bytes", "What is kept for neighbours, heads and documents", sample.relayed_bytes)
+    yield _one("holdfast_relayed_files", "As many heads and documents", sample.relayed_files)
     unconfirmed = "1 where the root keys are those of the first answer, and no operator has named them"
     yield _one("holdfast_roots_unconfirmed", unconfirmed, not sample.roots_confirmed)
     yield from _states(sample)

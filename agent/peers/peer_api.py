@@ -10,6 +10,7 @@ from dataclasses import replace
 
 import trio
 
+from agent.peers.coming import Coming
 from agent.peers.entitlement import (
     ForEveryMember,
     MapMember,
@@ -47,6 +48,7 @@ DOCUMENTS_EACH = 2
 TRUST_BYTES = 11 << 20  # as base64 they are within one answer
 AGAIN_S = 30
 BOTH_AUTOMATIC = "both_automatic"
+COMING_S = 2
 
 
 class PeerApi:
@@ -57,6 +59,7 @@ class PeerApi:
         self._peers = peers
         self._shelf = shelf
         self._standings = standings
+        self._coming = Coming(node, trio.current_time)
         self._rate = Rate(REQUESTS_PER_MINUTE, 60.0)
         self._shown = Rate(STANDINGS_PER_MINUTE, 60.0)
 
@@ -87,6 +90,7 @@ class PeerApi:
             ),
             HttpRoute("GET", "/v1/trust", self.trust, concern=Concern.DOCUMENT, most=2, line=DOCUMENTS_IN_LINE),
             document("/v1/documents/{snapshot_id}", self.document),
+            document("/v1/increments/{scope}", self.increment),
             document("/v1/manifests/{snapshot_id}", self.manifest),
             document("/v1/sections/{sha256}", self.section),
         )
@@ -139,6 +143,17 @@ class PeerApi:
         found = await self._document(request)
         return Response(200, [DOCUMENT], self._stream(self._shelf.pieces(found)))
 
+    async def increment(self, request: Request) -> Response:
+        """Of a relay: what led this node from the same base, as it came."""
+        asker, neighbours = await self._members(request)
+        scope, base = request.parameters["scope"], request.query_integer("base", 0, 0, MAX_INTEGER)
+        found = self._shelf.increment(scope, base)
+        if found is None:
+            raise _coming() if self._coming.increment(asker, scope, base) else _nothing()
+        self._refuse(asker, WantedSection((document_facts(found.envelope),)), neighbours)
+        self._node.counters.add("peer_documents_served")
+        return Response(200, [DOCUMENT], self._stream(self._shelf.pieces(found)))
+
     async def manifest(self, request: Request) -> Response:
         """So that who has most of the sections already asks for the others alone."""
         found = await self._document(request)
@@ -157,9 +172,10 @@ class PeerApi:
 
     async def _document(self, request: Request) -> HeldContainer:
         asker, neighbours = await self._members(request)
-        found = self._shelf.find(request.parameters["snapshot_id"])
+        snapshot_id = request.parameters["snapshot_id"]
+        found = self._shelf.find(snapshot_id)
         if found is None:
-            raise _nothing()
+            raise _coming() if self._coming.document(asker, snapshot_id) else _nothing()
         self._refuse(asker, document_facts(found.envelope), neighbours)
         self._node.counters.add("peer_documents_served")
         return found
@@ -230,6 +246,11 @@ class PeerApi:
 def _nothing() -> HttpError:
     """For what is not here and for what the asker may not have alike."""
     return HttpError(404, "not_found", "there is nothing at this path")
+
+
+def _coming() -> HttpError:
+    """This node fetches it (coming.py)."""
+    return HttpError(503, "coming", "refused", retry_after=COMING_S)
 
 
 def _check_rate(rate: Rate, key: str) -> None:

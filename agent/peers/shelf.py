@@ -48,6 +48,10 @@ class Shelf:
         own = next((document for document in kept.values() if _is_whole(document, snapshot_id)), None)
         return own or self.relay.store.document(snapshot_id)
 
+    def increment(self, scope: str, base: int) -> RelayedContainer | None:
+        """As this node has fetched it, as a relay of its site."""
+        return self.relay.store.increment(scope, base)
+
     def pieces(self, found: HeldContainer) -> Iterator[bytes]:
         """The container. StoreError."""
         if isinstance(found, RelayedContainer):

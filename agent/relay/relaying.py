@@ -3,6 +3,7 @@
     may_keep      whether a container may lie here, by what it says of itself
     take          it is judged, and kept
     take_bundle   a trust bundle that was followed here
+    keep_own      what a relay of its site has fetched for itself, as it came
 
 A container is judged as its addressee would judge it, by the twelve steps, but for what only he knows: which versions
 he holds, and which roles he has now. So what lies here is signed, whole, of this cluster and in its time; what is made
@@ -25,16 +26,18 @@ import trio
 
 from agent.sources.peers import Peers
 from agent.state.node import RunningNode
+from snapshot import container
 from snapshot.bundle import SCOPE as TRUST_BUNDLE
 from snapshot.container import ChunkParts
-from snapshot.envelope import SHARED, SNAPSHOT, Envelope
+from snapshot.envelope import INCREMENT, SHARED, SNAPSHOT, Envelope
 from snapshot.identifiers import HEAD
 from snapshot.manifest import Head, ScopeVersion, parse_head
 from snapshot.reasons import Reason, Rejected
 from snapshot.verifier_state import VerifierState
-from snapshot.verify import verify
+from snapshot.verify import signed_sizes, verify
 from store.base.disk import refusal
 from store.base.errors import StoreError, StoreFault
+from store.base.pending import Pending
 from store.relay import PIECE_BYTES, RelayedContainer, RelayStore, digest_of
 from wire.local.node_status import RelayCondition
 from wire.logs import log
@@ -74,7 +77,7 @@ class Relay:
         if not store.bounds.most_bytes or not names:
             return None
         return RelayCondition(
-            names, len(store.heads), len(store.documents), store.used_bytes(), store.bounds.most_bytes
+            names, len(store.heads), store.used_files() - len(store.heads), store.used_bytes(), store.bounds.most_bytes
         )
 
     async def take(self, chunks: AsyncIterable[bytes], said: Envelope) -> bool:
@@ -88,6 +91,37 @@ class Relay:
             finally:
                 with trio.CancelScope(shield=True):
                     await self.node.threads.write(_remove, file)
+
+    async def keep_own(self, slot: Pending, envelope: Envelope) -> None:
+        """Of a relay, what others are given too: whole, or the increment, before it is active here. It was verified a
+        moment ago, and what is active by an increment lies nowhere as it came. A full disk keeps nobody from following.
+        """
+        if not self.node.settings.peers.relay or envelope.subject_node_id != SHARED or envelope.scope == TRUST_BUNDLE:
+            return
+        async with self._taking:
+            file = self.store.temporary / "relayed.new"
+            try:
+                await self.node.threads.write(self._write_slot, file, slot, envelope)
+                put = self.store.put_increment if envelope.kind == INCREMENT else self.store.put_document
+                await self.node.threads.write(put, envelope, file, self.node.now())
+                self.node.counters.add("relay_documents_kept")
+            except (OSError, StoreError, Rejected) as error:
+                log.warning("not kept for neighbours", scope=envelope.scope, error=str(error))
+            finally:
+                with trio.CancelScope(shield=True):
+                    await self.node.threads.write(_remove, file)
+
+    def _write_slot(self, file: Path, slot: Pending, envelope: Envelope) -> None:
+        parts, holder = slot.parts(), self.node.holder()
+        opening, manifest = parts.opening(), parts.manifest()
+        sizes = tuple(signed_sizes(envelope, manifest, holder).values())
+        with _create(file) as opened:
+            for piece in container.encode_opening(opening.envelope, opening.signatures, manifest, len(sizes)):
+                _write_all(opened, piece)
+            for data in parts.sections(sizes):
+                _write_all(opened, container.encode_section_head(len(data)))
+                _write_all(opened, data)
+            os.fsync(opened.fileno())
 
     def take_bundle(self, version: int, container: bytes) -> None:
         """Of one that is active now. On the writing thread; a full disk keeps nobody from following."""

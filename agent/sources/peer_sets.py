@@ -7,10 +7,10 @@ warm     asked where no active one has it: who is well, and for whom there was n
 cold     asked last, in turn: who failed when it was asked last, and bootstrap peers that have never worked
 
 Who is well has worked when it was last asked, or was never asked. Near is who stands at the same site: what it gives
-costs the site's link to the others nothing. Among equals each node has an order of its own, by hash, so that a site
-that wakes up does not ask one and the same peer. Who fails is cold at once, and well again with the first document that
-it gives, so a peer that lies, stalls or is behind costs one attempt, and after that its turn among the cold ones, each
-after its back-off (wire/backoff.py).
+costs the site's link to the others nothing. Before them all comes a relay of the site. Among equals each node has an
+order of its own, by hash, so that a site that wakes up does not ask one and the same peer. Who fails is cold at once,
+and well again with the first document that it gives, so a peer that lies, stalls or is behind costs one attempt, and
+after that its turn among the cold ones, each after its back-off (wire/backoff.py).
 
 Example. Site A has three peers here and ten elsewhere; nothing is remembered. Active are the three and one from
 elsewhere, warm the other nine. One of the three is taken off the network: it is cold, a second one from elsewhere takes
@@ -52,7 +52,8 @@ class Flow(StrEnum):
 class Peer:
     """`pins`: its certificates, DER; two while it renews one. `is_bootstrap`: agent.toml names it, and no directory.
     `endpoint`: None where it is not reached from here. `automatic_refresh`: a full resync from it may start unattended
-    (rules K7). `is_manual`: of a manual map, which rests on no document.
+    (rules K7). `is_manual`: of a manual map, which rests on no document. `is_relay`: of this node's own site
+    (agent/relay/).
     """
 
     node_id: str
@@ -63,6 +64,7 @@ class Peer:
     flow: Flow = field(default=Flow.MUTUAL_PULL, compare=False)
     automatic_refresh: bool = field(default=True, compare=False)
     is_manual: bool = field(default=False, compare=False)
+    is_relay: bool = field(default=False, compare=False)
 
 
 @dataclass(frozen=True)
@@ -109,14 +111,24 @@ def sort_peers(
     def is_well(peer: Peer) -> bool:
         return not record(peer).is_failing and (bool(record(peer).worked_at) or not peer.is_bootstrap)
 
-    def preference(peer: Peer) -> tuple[bool, bool, bytes]:
-        return not is_near(peer, own_site), not record(peer).worked_at, _order_of(own_id, peer.node_id)
+    def preference(peer: Peer) -> tuple[bool, bool, bool, bytes]:
+        return (
+            not peer.is_relay,
+            not is_near(peer, own_site),
+            not record(peer).worked_at,
+            _order_of(own_id, peer.node_id),
+        )
+
+    def turn(peer: Peer) -> tuple[bool, int, bytes]:
+        return not peer.is_relay, record(peer).asked_at, _order_of(own_id, peer.node_id)
 
     known = sorted(peers)
     well = sorted(filter(is_well, known), key=preference)
     first, most = sizes.active, sizes.active + sizes.warm
     others = [*(peer for peer in known if not is_well(peer)), *well[most:]]
-    in_turn = sorted(others, key=lambda peer: (record(peer).asked_at, _order_of(own_id, peer.node_id)))
+    in_turn = sorted(
+        others, key=lambda peer: (not peer.is_relay, record(peer).asked_at, _order_of(own_id, peer.node_id))
+    )
     return PeerSets(tuple(well[:first]), tuple(well[first:most]), tuple(in_turn[: sizes.cold]))
 
 

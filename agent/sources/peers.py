@@ -10,8 +10,8 @@ before have it: both do.
 
 import base64
 import binascii
-from collections.abc import Iterator
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Set
+from dataclasses import dataclass, field, replace
 
 from agent.config.configuration import BootstrapPeer, ManualPeer
 from agent.sources.peer_cache import PeerCache
@@ -77,9 +77,14 @@ class Peers:
 
     def known_peers(self) -> list[Peer]:
         """Those of the directory, and the bootstrap peers that it does not name."""
-        listed = self.listed_peers()
+        named = {peer.node_id for peer in self._configured if peer.is_relay}
+        listed = [replace(peer, is_relay=self._is_relay(peer, named)) for peer in self.listed_peers()]
         names = {peer.node_id for peer in listed}
         return sorted([*listed, *(peer for peer in self._configured if peer.node_id not in names)])
+
+    def _is_relay(self, peer: Peer, named: Set[str]) -> bool:
+        """As the directory has it where it stands at this node's site, or agent.toml names it."""
+        return (peer.is_relay and is_near(peer, self.own_site())) or peer.node_id in named
 
     def listed_peers(self) -> tuple[Peer, ...]:
         """That the unexpired directory pins, but for this node itself; or those of the manual map, and no others."""
@@ -121,7 +126,8 @@ def _question_about(peer: Peer) -> Question:
 
 def _bootstrap_peer(named: BootstrapPeer) -> Peer:
     endpoint = Endpoint.parse(named.url, configured=True)
-    return Peer(named.node_id, endpoint, frozenset({named.certificate}), is_bootstrap=True, flow=Flow.PULL)
+    pins = frozenset({named.certificate})
+    return Peer(named.node_id, endpoint, pins, is_bootstrap=True, flow=Flow.PULL, is_relay=named.relay)
 
 
 def _manual_peer(named: ManualPeer) -> Peer:
@@ -159,7 +165,7 @@ def _peer(node_id: str, entry: object) -> Peer | None:
     site, automatic = _site_in(entry), entry.get("automatic_refresh", True)
     if not pins or not isinstance(automatic, bool):
         return None
-    return Peer(node_id, endpoint, pins, site, False, flow, automatic)
+    return Peer(node_id, endpoint, pins, site, False, flow, automatic, is_relay=entry.get("relay") is True)
 
 
 def _site_in(entry: object) -> str:

@@ -43,6 +43,7 @@ class PeerPlace:
     peer_set: PeerSet
     is_near: bool
     is_bootstrap: bool
+    is_relay: bool
 
 
 class Kind(StrEnum):

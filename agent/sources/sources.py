@@ -30,6 +30,7 @@ from agent.state.node import RunningNode
 from snapshot import degraded
 from snapshot.degraded import Question
 from snapshot.grants import Grants, LateGrants
+from snapshot.identifiers import SHAREABLE, parse_scope
 from snapshot.mirrors import Mirror, MirrorTls
 from store.base.errors import StoreError
 from store.base.tables import Name
@@ -109,6 +110,15 @@ class Sources:
     def peer_sources(self) -> list[Source]:
         """In the order in which they are asked."""
         return list(self._peer_sources())
+
+    def in_order_for(self, scope: str) -> list[Source]:
+        """Those that may be asked now for a document. A relay of the site comes first for what others are given too, so
+        that it travels over the site's link once; one that fails, after its back-off. A relay asks no other first.
+        """
+        rested = list(self.rested_sources())
+        if parse_scope(scope)[0] not in SHAREABLE or self.node.settings.peers.relay:
+            return rested
+        return sorted(rested, key=lambda source: not is_relay(source))
 
     @property
     def is_attended(self) -> bool:
@@ -329,7 +339,7 @@ class Sources:
                 continue
             source = self._source(Kind.PEER, peer.endpoint, peer.pins)
             source.unattended = peer.automatic_refresh
-            source.peer = PeerPlace(peer.node_id, peer_set, self.peers.is_near(peer), peer.is_bootstrap)
+            source.peer = PeerPlace(peer.node_id, peer_set, self.peers.is_near(peer), peer.is_bootstrap, peer.is_relay)
             source.note_outcome = partial(self._note_peer, peer.node_id)
             yield source
 
@@ -387,6 +397,11 @@ class Sources:
         )
 
 
+def is_relay(source: Source) -> bool:
+    """Of this node's site."""
+    return source.peer is not None and source.peer.is_relay
+
+
 def _url_of(mirror: Mirror) -> str:
     return mirror.url
 
@@ -442,4 +457,5 @@ def _report(kind: Kind, endpoint: Endpoint, named_by: NamedBy, source: Source | 
         node_id=peer.node_id if peer else None,
         peer_set=str(peer.peer_set) if peer else None,
         near=peer.is_near if peer else None,
+        relay=peer.is_relay if peer else None,
     )

@@ -27,8 +27,10 @@ Rejected:
 
 from collections.abc import Awaitable, Callable
 from contextlib import aclosing
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from enum import Enum
+
+import trio
 
 from agent.base.byte_source import Chunks
 from agent.sources.source import MISSING, Kind, Source, document_place, increment_place, recovery_place
@@ -40,12 +42,14 @@ from agent.state.reaction import REACTION, Reaction
 from agent.update.admission import Admission, AskedDocument, Candidate, Verdict
 from agent.update.download import NotListedError, most_bytes
 from agent.update.own_standing import show_standing
+from agent.update.patience import Patience
 from agent.update.section_transfer import assemble, find_lacking
 from agent.update.trust import TrustChain
-from snapshot.envelope import INCREMENT, RECOVERY, SNAPSHOT
+from snapshot.envelope import INCREMENT, RECOVERY, SNAPSHOT, Envelope
 from snapshot.identifiers import SHAREABLE, parse_scope
 from snapshot.reasons import Reason, Rejected
 from snapshot.verifier_state import VerifierState
+from store.base.pending import Pending
 from wire.client import ClientError, Streamed
 from wire.logs import log
 
@@ -67,15 +71,29 @@ class FetchOutcome(Enum):
     LATER = "later"  # no source has given it; some may, after their back-off
     GIVEN_UP = "given_up"  # what was signed is refused
     SETTLED = "settled"  # it is there already, or waits in its slot for its time
+    COMING = "coming"  # a relay of the site fetches it
     KEPT_OUT = "kept_out"  # it is in this node's quarantine
+
+
+async def _keep_nothing(_slot: Pending, _envelope: Envelope) -> None:
+    """Of a node that is nobody's relay."""
 
 
 @dataclass
 class Fetching:
+    """`keep_for_others`: given what has come and was verified, before it is activated."""
+
     node: RunningNode
     sources: Sources
     admission: Admission
     trust: TrustChain
+    patience: Patience = field(init=False)
+    keep_for_others: Callable[[Pending, Envelope], Awaitable[None]] = _keep_nothing
+
+    def __post_init__(self) -> None:
+        peers = self.node.settings.peers
+        # Two relays of one site would wait for each other.
+        self.patience = Patience(0 if peers.relay else peers.relay_wait_s, trio.current_time)
 
     async def obtain(self, wanted: WantedScope, holder: VerifierState) -> Candidate | FetchOutcome:
         """A candidate, or why there is none. StoreError alone is raised."""
@@ -89,7 +107,7 @@ class Fetching:
             holder = replace(holder, recoveries=self.node.holdings.kept.recoveries)
         elif wanted.candidate is None and (prepared := await self._take_prepared(wanted, holder)) is not None:
             return prepared
-        for source in list(self.sources.rested_sources()):
+        for source in self.sources.in_order_for(wanted.scope):
             found = await self._ask(source, wanted, holder)
             if isinstance(found, Candidate | FetchOutcome):
                 return found
@@ -150,6 +168,8 @@ class Fetching:
         except NotBySectionsError:
             return FetchOutcome.LATER
         except ClientError as error:
+            if self.patience.is_to_wait(source, wanted, error):
+                return FetchOutcome.COMING
             if by_sections and error.status in MISSING_OR_OTHER_METHOD:
                 return FetchOutcome.LATER
             if error.status == NOT_FOUND or (error.status in MISSING and source.kind is Kind.STORAGE):
@@ -233,7 +253,10 @@ class Fetching:
 
         async def receive(answer: Streamed) -> Verdict:
             self.node.counters.add("documents_asked_for")
-            return await self.admission.receive(answer.chunks(), asked, holder)
+            verdict = await self.admission.receive(answer.chunks(), asked, holder)
+            if isinstance(verdict, Candidate):
+                await self.keep_for_others(verdict.slot, verdict.verified.envelope)
+            return verdict
 
         return await source.ask(place, receive, limit=most_bytes(holder.limits))
 

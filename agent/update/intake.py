@@ -26,6 +26,7 @@ from agent.state.plan import WantedScope, plan
 from agent.update.admission import Admission, AskedDocument, Candidate
 from agent.update.fetching import PREPARED, Fetching, FetchOutcome
 from agent.update.pacing import Pacing
+from agent.update.patience import LOOK_AGAIN_S
 from agent.update.retry_schedule import PutOffs, RetryKey, Why
 from agent.update.roles import holder_after
 from snapshot.envelope import Envelope
@@ -181,6 +182,9 @@ class CandidateIntake:
                 return found
             case FetchOutcome.SETTLED:
                 return self._after_settling(prospect, request)
+            case FetchOutcome.COMING:
+                self.put_offs.wait(cause, LOOK_AGAIN_S)
+                return None
             case FetchOutcome.GIVEN_UP | FetchOutcome.KEPT_OUT:
                 self.put_offs.put_off(cause, Why.VERIFIER)
                 return request.last

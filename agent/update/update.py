@@ -58,6 +58,7 @@ from agent.update.admission import Admission, AskedDocument, Candidate
 from agent.update.fetching import Fetching, FetchOutcome
 from agent.update.importing import Importing
 from agent.update.intake import CandidateIntake
+from agent.update.patience import LOOK_AGAIN_S
 from agent.update.preparing import Preparation
 from agent.update.retry_schedule import AGAIN_S, PutOffs, RetryKey, Why
 from agent.update.roles import holder_after
@@ -274,6 +275,8 @@ class Update:
     def _rest(self, wanted: WantedScope, outcome: FetchOutcome) -> None:
         if outcome is FetchOutcome.SETTLED:
             self.put_offs.wait(RetryKey.of(wanted), AGAIN_S)
+        elif outcome is FetchOutcome.COMING:
+            self.put_offs.wait(RetryKey.of(wanted), LOOK_AGAIN_S)
         else:
             self.put_offs.put_off(RetryKey.of(wanted), _WHY[outcome])
 

@@ -156,7 +156,7 @@ def _is_seen_otherwise(before: Model, after: Model, old: Subject | None, new: Su
 
 def _face(subject: Subject) -> tuple[object, ...]:
     """What others are shown of it, and what makes it a peer at all (peers.py); who is selected is asked apart."""
-    return _standing(subject), subject.declared.addresses
+    return _standing(subject), subject.declared.addresses, subject.declared.relay
 
 
 def _directories(

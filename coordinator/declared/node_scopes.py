@@ -165,6 +165,7 @@ def _peer(peer: Subject) -> dict[str, object]:
         "addresses": list(peer.declared.addresses),
         "url": peer.member.direct_url,
         "certificates": [_encode(der) for der in peer.member.certificates],
+        **({"relay": True} if peer.declared.relay else {}),
     }
 
 

@@ -25,7 +25,10 @@ def test_what_is_measured(periphery):
     periphery.route(3, {"routes": {}})
     told = {"web": Notified(4, {}, ok=False, detail="", at=0.0)}
     view = periphery.views.all()
-    text = exposition(Sample(view, NOW, "degraded", Mode.DEGRADED, 0.25, told, {"joins_failed": 2})).decode()
+    text = exposition(
+        Sample(view, NOW, "degraded", Mode.DEGRADED, 0.25, told, {"joins_failed": 2}, relayed_bytes=7)
+    ).decode()
+    assert "holdfast_relayed_bytes 7.0" in text
     found = values(text)
     assert found["holdfast_generation",] == view.generation
     assert found["holdfast_store_filled_ratio",] == 0.25

@@ -15,7 +15,7 @@ from store.base.tables import Name
 from tests.fakes.storage import StorageServer
 from tests.journeys.lab import POLICY, ROUTES
 from wire.certificate import fingerprint, make_identity
-from wire.request import Response
+from wire.request import HttpError, Response
 
 PEERS, POLICY_SCOPE = "peer_directory", "degraded_mode_policy"
 ALLOWED = POLICY | {"allow": ["reconnect_peers", "validate_peers"], "allow_unconfirmed_start": True}
@@ -149,12 +149,12 @@ async def test_over_a_restart_who_worked_comes_first_without_coordinator_and_dns
             await one.until(lambda: "node-c" in (one.node.store.table(Name.PEERS).get(PEERS_ROW) or {}))
         for each in (first, second, third):
             each.storage.server.down = False
-        asked = {each.name: len(each.storage.server.requests) for each in (first, second, third)}
+        asked = {each.name: len(each.documents) for each in (first, second, third)}
         one.server.snapshot({"routes": {"way-3": {}}}, ROUTES)
         one.server.announce()
         async with one.agent():
             await one.until_active(ROUTES, 3)
-        grown = {each.name for each in (first, second, third) if len(each.storage.server.requests) > asked[each.name]}
+        grown = {each.name for each in (first, second, third) if len(each.documents) > asked[each.name]}
         assert grown == {"node-c"}
 
 
@@ -220,3 +220,83 @@ async def test_a_peer_is_validated_for_a_service_by_the_pins_of_the_directory(on
             if is_head_fresh:
                 answer = await one.may("preserve_routes", resource="way", certificate=fingerprint(other.der))
                 assert not answer["allowed"]
+
+
+def say_coming(times):
+    """A relay that fetches for so many questions, and then has it."""
+    left = [times]
+
+    def answer(path, data):
+        left[0] -= 1
+        if left[0] >= 0:
+            raise HttpError(503, "coming", "refused", retry_after=2)
+        return Response(200, [("content-length", str(len(data)))], data)
+
+    return answer
+
+
+def asked_for_documents(server):
+    return [request for request in server.requests if "documents" in request or "route_policy" in request]
+
+
+@asynccontextmanager
+async def beside_a_relay(one, **settings):
+    async with neighbours(one, "relay-1") as (relay,):
+        named = replace(relay.as_bootstrap(), relay=True)
+        one.settings = replace(one.settings, peers=PeersTable(bootstrap=(named,), **settings))
+        async with one.agent():
+            await one.settled()
+            yield relay
+
+
+async def test_the_relay_of_the_site_is_asked_before_the_coordinator_and_waited_for(one, mock_clock):
+    """rules X27, L19: what others are given too travels over the site's link once; what is this node's own does not"""
+    async with beside_a_relay(one) as relay:
+        relay.storage.server.instead = say_coming(20)
+        begun, before = trio.current_time(), len(asked_for_documents(one.server))
+        await changed(one, 2)
+        assert len(asked_for_documents(one.server)) == before
+        assert trio.current_time() - begun <= 60
+        assert (await one.status())["origins"][ROUTES]["source"] == relay.storage.url
+        rows = await peer_rows(one)
+        assert (rows["relay-1"]["relay"], rows["relay-1"]["error"]) == (True, "")
+        asked = len(relay.documents)
+        one.server.snapshot({"node": {"site": "other"}}, "node_bootstrap")
+        one.server.announce()
+        await one.until_active("node_bootstrap", 2)
+        assert len(relay.documents) == asked
+        assert len(asked_for_documents(one.server)) == before + 1
+
+
+async def test_a_relay_that_is_never_done_is_waited_for_no_longer_than_that(one, mock_clock):
+    """rules X27: a liar, or one whose own link is cut, costs a bounded time; and is asked again after its back-off"""
+    async with beside_a_relay(one, relay_wait_s=60) as relay:
+        relay.storage.server.instead = say_coming(10**6)
+        begun = trio.current_time()
+        await changed(one, 2)
+        assert 60 <= trio.current_time() - begun <= 75
+        assert "coming" in (await peer_rows(one))["relay-1"]["error"]
+        relay.storage.server.instead = None
+        await trio.sleep(10)
+        await changed(one, 3)
+        assert (await one.status())["origins"][ROUTES]["source"] == relay.storage.url
+
+
+async def test_a_relay_that_is_gone_holds_up_nothing(one, mock_clock):
+    """rules X27"""
+    async with beside_a_relay(one) as relay:
+        relay.storage.server.down = True
+        begun = trio.current_time()
+        await changed(one, 2)
+        assert trio.current_time() - begun <= 12
+
+
+async def test_a_relay_waits_for_no_other(one, mock_clock):
+    """Two of them would wait for each other"""
+    async with neighbours(one, "relay-1") as (relay,):
+        named = replace(relay.as_bootstrap(), relay=True)
+        one.settings = replace(one.settings, peers=PeersTable(bootstrap=(named,), relay=True))
+        async with one.agent():
+            await one.settled()
+            await changed(one, 2)
+            assert relay.documents == []

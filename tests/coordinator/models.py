@@ -79,6 +79,7 @@ resources = st.one_of(
     _named(
         Node, NODES, kind=st.sampled_from(["data", "data", "data", "witness"]), roles=subsets(list(ROLES)),
         organizations=subsets(ORGANIZATIONS), labels=labels, addresses=subsets(["h:1", "h:2"]),
+        relay=st.booleans(),
     ),
     _named(
         Service, ["s0", "s1", "s2"], organization=one_organization, runs_on=selectors,

@@ -1,5 +1,6 @@
 """The same state gives the same bytes, for whoever may hold them, and for nobody else (rules S6, S69)."""
 
+import json
 import random
 
 import pytest
@@ -73,6 +74,15 @@ def test_other_documents_name_whose_data_is_inside_and_who_grants_them() -> None
     assert set(content.audience.roles) == {role for role in NODE.roles if "route_policy" in ROLES[role]}
     policy = compile_scope(model(NODE), "n1", Scope("degraded_mode_policy"))
     assert policy.audience.roles == (min(NODE.roles),)  # what is shared has to name one (format.md 7)
+
+
+def test_a_directory_says_who_relays() -> None:
+    """By its Node's declaration, and of nobody else"""
+    relay, other = (Node(name, roles=("core_mesh",), relay=name == "n2") for name in ("n2", "n3"))
+    content = compile_scope(model(Node("n1", roles=("core_mesh",)), relay, other), "n1", Scope("peer_directory"))
+    parts = (json.loads(data) for name, data in content.sections.items() if name.startswith("peers"))
+    told = {name: entry.get("relay") for part in parts for name, entry in part.items()}
+    assert told == {"n2": True, "n3": None}
 
 
 def test_what_a_node_may_not_hold_is_not_compiled() -> None:

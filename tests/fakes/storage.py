@@ -20,9 +20,11 @@ import pytest
 import trio
 
 from agent.sources.source import bundle_file, document_place, head_place, increment_place, recovery_place
+from tests.fakes.cluster import CLUSTER_ID
 from tests.fakes.coordinator_server import CoordinatorServer
 from wire.certificate import KeyPair, issue_server
 from wire.limits import REMOTE
+from wire.peers.peer_messages import PeerInventory, PeerStanding
 from wire.request import HttpError, Request, Response
 from wire.routes import HttpRoute, Routes
 from wire.server import Server
@@ -60,15 +62,33 @@ class StorageServer:
         folder.mkdir()
         self.server = coordinator.another(folder)
         self._authority = coordinator.authority
+        self._is_peer = identity is not None
         self._shown = identity or issue_server(self._authority, [self.host], time.time())
         self.url = ""
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator["StorageServer"]:
         transport = PinnedTransport(self.server.pins, self._shown, REMOTE)
-        server = Server("storage", self.server._fleet_routes(), transport, REMOTE)
+        routes = self.server._fleet_routes()
+        if self._is_peer:
+            for route in _peer_routes():
+                routes._add(route)
+        server = Server("storage", routes, transport, REMOTE)
         async with _listening(server, self.host) as self.url:
             yield self
+
+
+def _peer_routes() -> list[HttpRoute]:
+    """Of one that has nothing but documents."""
+
+    async def inventory(_: Request) -> Response:
+        return Response.json(PeerInventory(CLUSTER_ID, 0, {}).to_value())
+
+    async def standing(_: Request) -> Response:
+        return Response(204)
+
+    shown = HttpRoute("POST", "/v1/standing", standing, body_bytes=PeerStanding.MOST_BYTES)
+    return [HttpRoute("GET", "/v1/inventory", inventory), shown]
 
 
 @asynccontextmanager

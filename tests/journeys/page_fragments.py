@@ -1,5 +1,6 @@
 """Fragments that pages show, and who reads them: the product's own readers, or what the fragment speaks of."""
 
+import base64
 import configparser
 import re
 import textwrap
@@ -18,6 +19,7 @@ from store.fsck.quarantine import MOST_BYTES, MOST_COPIES
 from tests.citations import ROOT
 from tests.documented_commands import fault
 from tests.source import PACKAGES
+from wire.certificate import make_identity
 from wire.messages import Heartbeat
 
 CONSUMERS = ROOT / "examples/consumers"
@@ -25,6 +27,18 @@ CONSUMERS = ROOT / "examples/consumers"
 
 def agent_toml(text: str) -> agents.AgentSettings:
     return agents.parse(tomllib.loads(text.partition("\nsystemctl")[0]))
+
+
+def peer_toml(text: str) -> None:
+    """With a certificate in the place of the one that the page leaves out."""
+    der = make_identity("ulm-1", 1_800_000_000.0).der
+    read = agent_toml(text.replace("MIIB...", base64.b64encode(der).decode()))
+    assert [(peer.node_id, peer.relay, peer.certificate) for peer in read.peers.bootstrap] == [("ulm-1", True, der)]
+
+
+def relay_toml(text: str) -> None:
+    read = agent_toml(text)
+    assert read.peers.relay and read.peers.listen and read.node.direct_url
 
 
 def service_table(text: str) -> None:

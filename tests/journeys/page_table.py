@@ -29,6 +29,8 @@ from tests.journeys.page_fragments import (
     heartbeat,
     modules_named,
     packages,
+    peer_toml,
+    relay_toml,
     resources,
     scraping,
     service_on_probation,
@@ -214,6 +216,12 @@ COVERED: dict[str, list[tuple[str, Kind]]] = {
     "docs/monitoring.md": [
         ("scrape_configs:", Reads(scraping)),
         ("holdfastctl fleet", Runs(before=whole_node, values={"gw-1": value("gateway")})),
+    ],
+    "docs/sites.md": [
+        ("kind: Site", Reads(resources)),
+        ("[node]", Reads(relay_toml)),
+        ("[node]", Reads(peer_toml)),
+        ("holdfast may validate_peers", Runs(before=whole_node, statuses={"holdfast may": 1})),
     ],
     "docs/operating.md": [
         ("holdfastctl init prod", Runs()),

@@ -70,7 +70,7 @@ class NodeClock:
 @message
 class AskedSource:
     """Where documents are asked for. `again_in_s`: how long it rests after what went wrong. Of a peer: who it is, how
-    soon it is asked, and whether it stands at the same site.
+    soon it is asked, whether it stands at the same site, and whether it is that one's relay.
     """
 
     kind: str
@@ -82,6 +82,7 @@ class AskedSource:
     node_id: str | None = member(nullable(IDENTIFIER), default=None)
     peer_set: str | None = member(nullable(one_of(*PEER_SETS)), default=None)
     near: bool | None = member(nullable(BOOLEAN), default=None)
+    relay: bool | None = member(nullable(BOOLEAN), default=None)
 
 
 @message

@@ -1,0 +1,125 @@
+"""A relay of its site: what it fetches for itself it keeps for its neighbours, as it came."""
+
+from dataclasses import replace
+
+import pytest
+import trio
+
+from agent.peers.coming import HEADS_APART_S
+from store.relay import RelayBounds, RelayStore
+from tests.agent.peer_lab import peer_lab
+from tests.journeys.lab import ROUTES
+
+pytestmark = pytest.mark.usefixtures("mock_clock")
+SHARED = {"subject_node_id": "*", "roles": ["core_mesh"], "organization_ids": ["acme"]}
+COMING, GONE = (503, "coming"), (404, "not_found")
+
+
+@pytest.fixture
+async def made(one, mock_clock):
+    async with peer_lab(one) as found:
+        become_relay(found, relay=True)
+        yield found
+
+
+def become_relay(made, *, relay):
+    node = made.bench.node
+    node.settings = replace(node.settings, peers=replace(node.settings.peers, relay=relay))
+
+
+async def follow(made):
+    """The next head, and what it lists."""
+    made.bench.server.announce()
+    await made.bench.outside.refresh.ask(made.bench.coordinator)
+    await made.bench.outside.update.bring_up()
+
+
+async def test_a_relay_hands_on_what_it_fetched_whole_and_as_an_increment(made, mock_clock):
+    """rules K5, S25, L19: byte for byte, to whom a signed head lists it; what is this node's alone goes to nobody"""
+    b, stranger = made.asker("node-b"), made.asker("node-c")
+    await made.list(node_b={}, node_c={"site_id": "bonn"})
+    server = made.bench.server
+    first = server.snapshot({"routes": {"a": {"via": "x"}}}, ROUTES, **SHARED)
+    own = server.snapshot({"node": {"site": "ulm"}}, "node_bootstrap")
+    await follow(made)
+    await b.show(made.head("node-b", first))
+    assert (await b.ask("documents", first.envelope.snapshot_id)).body == first.to_bytes()
+    step = server.publish_increment(ROUTES, patches={"routes": [{"op": "add", "path": "/b", "value": {}}]}, **SHARED)
+    whole = server.cluster.published[ROUTES]
+    await follow(made)
+    held = made.bench.node.holdings.kept.active[ROUTES]
+    assert (held.kind, held.envelope.config_version) == ("increment", 3)
+    await b.show(made.head("node-b", whole, config_version=50))
+    base = first.envelope.config_version
+    assert (await b.ask("increments", ROUTES, base=base)).body == step.to_bytes()
+    assert await b.refusal("increments", ROUTES, base=base + 1) == GONE
+    assert await b.refusal("increments", ROUTES) == GONE
+    assert await stranger.refusal("increments", ROUTES, base=base) == GONE, "no head of its own lists it"
+    assert made.bench.outside.relay.store.document(own.envelope.snapshot_id) is None
+
+
+async def test_while_it_fetches_a_relay_says_so(made, mock_clock):
+    """What its own head lists is coming; what only the asker's does is for a moment; who is no relay says nothing"""
+    b = made.asker("node-b")
+    await made.list(node_b={})
+    server, bench = made.bench.server, made.bench
+    ahead = made.document(ROUTES, sections={"routes": {"a": {}}})
+    name = ahead.envelope.snapshot_id
+    assert await b.refusal("documents", name) == GONE, "nobody has shown a head that lists it"
+    await b.show(made.head("node-b", ahead, config_version=50))
+    assert await b.refusal("documents", name) == COMING
+    await trio.sleep(HEADS_APART_S)
+    assert await b.refusal("documents", name) == GONE, "it is not this node's, or its head is late"
+    listed = server.snapshot({"routes": {"b": {}}}, ROUTES, **SHARED)
+    server.announce()
+    await bench.outside.refresh.ask(bench.coordinator)
+    await b.show(made.head("node-b", listed, config_version=60))
+    await trio.sleep(2 * HEADS_APART_S)
+    assert await b.refusal("documents", listed.envelope.snapshot_id) == COMING
+    assert await b.refusal("increments", ROUTES, base=1) == COMING
+    assert await b.refusal("increments", ROUTES, base=9) == GONE, "its base is another one"
+    become_relay(made, relay=False)
+    assert await b.refusal("documents", listed.envelope.snapshot_id) == GONE
+    become_relay(made, relay=True)
+    await bench.outside.update.bring_up()
+    assert (await b.ask("documents", listed.envelope.snapshot_id)).body == listed.to_bytes()
+
+
+async def test_a_full_relay_follows_all_the_same(made, mock_clock):
+    """rules L35: no room for neighbours is a line in the log; and the oldest documents go first"""
+    store = made.bench.outside.relay.store
+    made.asker("node-b")
+    await made.list(node_b={})
+    await follow(made)
+    store.bounds = RelayBounds(10, 10)
+    document = made.bench.server.snapshot({"routes": {"a": {}}}, ROUTES, **SHARED)
+    await follow(made)
+    assert made.bench.node.holdings.kept.active[ROUTES].envelope.snapshot_id == document.envelope.snapshot_id
+    assert (store.used_bytes(), store.used_files()) == (0, 0)
+    store.bounds = RelayBounds(1 << 20, 1)
+    for number in range(3):
+        document = made.bench.server.snapshot({"routes": {f"a{number}": {}}}, ROUTES, **SHARED)
+        await follow(made)
+    assert store.used_files() == 1
+    said = made.bench.inside.front.report().relay
+    assert (said.heads, said.documents, said.most_bytes) == (0, 1, 1 << 20)
+    assert said.bytes == store.used_bytes() > 0
+    assert store.document(document.envelope.snapshot_id) is not None
+
+
+async def test_what_is_kept_outlives_a_restart(made, mock_clock):
+    """What is no container, or lies under another's name, goes"""
+    server, relay = made.bench.server, made.bench.outside.relay
+    first = server.snapshot({"routes": {"a": {}}}, ROUTES, **SHARED)
+    await follow(made)
+    server.publish_increment(ROUTES, patches={"routes": [{"op": "add", "path": "/b", "value": {}}]}, **SHARED)
+    await follow(made)
+    before, paths = relay.store, made.bench.node.store.paths
+    (paths.relay / "increments" / "junk.hfs").write_bytes(b"x")
+    again = RelayStore(paths.relay, made.bench.disk, paths.temporary, before.bounds, made.bench.node.holder().limits)
+    again.load()
+    assert again.used_files() == before.used_files() >= 2
+    kept = again.increment(ROUTES, first.envelope.config_version)
+    assert kept is not None
+    assert again.read(kept) == before.read(kept)
+    assert not (paths.relay / "increments" / "junk.hfs").exists()
