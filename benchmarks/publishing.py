@@ -26,6 +26,7 @@ from pathlib import Path
 from benchmarks.changes import end, state, touch
 from benchmarks.coordinator import with_members
 from benchmarks.figures import note
+from coordinator.base import interpreter
 from coordinator.base.settings import CoordinatorSettings
 from coordinator.changes.states import Step
 from coordinator.database.database import Database
@@ -225,6 +226,7 @@ def main() -> None:
     options.add_argument("--database", choices=["SQLite", "PostgreSQL"], default="SQLite")
     options.add_argument("--profile", action="store_true")
     chosen = options.parse_args()
+    interpreter.set_up()  # as the daemon is
     with tempfile.TemporaryDirectory() as directory, databases(Path(directory), chosen.database) as urls:
         bench = prepared(Path(directory), urls, chosen.nodes)
         bench.profile = cProfile.Profile(time.process_time) if chosen.profile else None
