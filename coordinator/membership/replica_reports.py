@@ -148,7 +148,9 @@ def _faults(heard: HeardReplica, now: float) -> Iterator[str]:
         yield f"it was stopped at {_time(report.at)}: start it, or: {replicas.REMOVE} {heard.coordinator_id}"
         return
     elif now - report.at > SILENT_S:
-        yield f"nothing was heard of it since {_time(report.at)}: it does not run, or does not reach the database"
+        yield (
+            f"its last word is of {_time(report.at)}: it does not run, does not reach the database, or its clock is behind"
+        )
         return
     elif report.at - now > CLOCK_SKEW_S:
         yield f"its clock is {report.at - now:.0f} s ahead of that of the one that answers: set them right"

@@ -102,6 +102,24 @@ async def test_a_certificate_is_renewed_over_the_old_one_and_both_hold_until_the
         assert (await new.head()).status == 200
 
 
+async def test_a_new_incarnation_of_a_known_node_is_given_all_of_it(founded: Founded) -> None:
+    """rules K40, K39: its store is another one; the name and what it is to have stay, and a base of before is none"""
+    async with running(founded) as at:
+        first = Follower(await at.admit("node-a"))
+        await first.sync(wait=10)
+        await at.declare(STATE)
+        await first.sync(wait=60)
+        anew = TlsNode(at, "node-a")
+        await anew.join(await at.token("node-a"), incarnation="i-2")
+        follower = Follower(anew)
+        await follower.sync(wait=10)
+        assert {kind for kind, _ in follower.fetched} == {"head", "snapshot"}
+        for scope, mark in follower.holder.marks.items():
+            assert scope == "head" or mark.content_hash == first.holder.marks[scope].content_hash
+        assert await refusal(anew.increment("node_runtime", 999)) == "not_found"
+        assert [entry["node_id"] for entry in (await at.ask("GET", "/v1/nodes"))["nodes"]] == ["node-a"]
+
+
 async def test_joins_from_one_address_are_limited(tmp_path: Path) -> None:
     """rules, Numbers: join rate; the answer says when to come again."""
     founded = Founded(tmp_path, f"sqlite:///{tmp_path}/state.db", settings="joins_per_minute = 2")

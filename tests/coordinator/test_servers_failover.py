@@ -238,6 +238,7 @@ def test_a_primary_that_becomes_read_only_is_left(founded: Founded) -> None:
 
 
 def test_what_was_seen_is_kept_and_read_again(tmp_path: Path) -> None:
+    """rules H35, H37: a link that is older than what was seen is passed over; under a higher epoch it counts."""
     file = tmp_path / continuity.FILE
     one = continuity.read_kept(file)
     one.note(LinkMark(7, "ab" * 32), 2)
