@@ -128,8 +128,8 @@ def set_state(database: Database, revision: int, state_id: str) -> None:
 
 
 async def test_a_history_that_cannot_be_believed_stops_everything_but_the_telling(founded: Founded) -> None:
-    """rules H48, H36: not ready, nothing changed or signed, `untrusted_history` for operators, no word for nodes; and all of
-    it goes on once it is right again
+    """rules H48, H36: not ready, nothing changed or signed, `untrusted_history` for operators, no word for nodes; and
+    all of it goes on once it is right again
     """
     begin_history.begin(founded.configuration(), anew=False, actor="root", now=founded.now)
     async with running(founded) as at:
