@@ -148,9 +148,8 @@ def _faults(heard: HeardReplica, now: float) -> Iterator[str]:
         yield f"it was stopped at {_time(report.at)}: start it, or: {replicas.REMOVE} {heard.coordinator_id}"
         return
     elif now - report.at > SILENT_S:
-        yield (
-            f"its last word is of {_time(report.at)}: it does not run, does not reach the database, or its clock is behind"
-        )
+        why = "it does not run, does not reach the database, or its clock is behind"
+        yield f"its last word is of {_time(report.at)}: {why}"
         return
     elif report.at - now > CLOCK_SKEW_S:
         yield f"its clock is {report.at - now:.0f} s ahead of that of the one that answers: set them right"

@@ -27,7 +27,7 @@ SAID = ReplicaReport(NAME, NOW, NOW - 60, "1.0", OTHER_SERVER)
         (
             HeardReplica(NAME, ENTRY, replace(SAID, at=NOW - SILENT_S - 1, reason="old")),
             "silent",
-            ["its clock is behind"],
+            ["its last word is of"],
         ),
         (HeardReplica(NAME, ENTRY, replace(SAID, at=NOW - HOUR, is_stopped=True)), "stopped", ["it was stopped at 20"]),
         (HeardReplica(NAME, ENTRY, replace(SAID, reason="no room")), "not_ready", ["no room"]),
