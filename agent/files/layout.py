@@ -7,7 +7,7 @@ services/<id>/*.json, routes.json    beside their scopes: entry_files.py
 
 import hashlib
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 from agent.files.entry_files import MadeEntries, Pieces, ReadSection, entry_files
@@ -42,6 +42,10 @@ class ProjectedFile:
     def read_parts(self) -> tuple[SectionEntry, ...]:
         """By their hashes and sizes: what is to lie on the disk."""
         return self.parts if self.read_entry is None else (self.read_entry(),)
+
+    def identity(self) -> "ProjectedFile":
+        """What tells it from others, without what has made it: that holds on to each part's name and hash."""
+        return replace(self, made=None, read_entry=None)
 
     def mode_within(self, configured: int) -> int:
         """What is declared, never wider than what is configured; who may read may execute what is declared so."""

@@ -174,7 +174,8 @@ class Projection:
         except FilesError:  # another's, or a link: it goes with the old ones
             return
         self._signed = {scope.scope: _intact_sections(scope, intact) for scope in scopes}
-        self._others = {path: file for scope in scopes for path, file in scope.others.items() if path in intact}
+        others = ((path, file) for scope in scopes for path, file in scope.others.items())
+        self._others = {path: file.identity() for path, file in others if path in intact}
         self._given = {place: whose[place] if place in right else None for place in placed}
         if intact != indexed.keys() & files:
             self._given["."] = None
@@ -239,7 +240,7 @@ class Projection:
         if any(self._given.get(place, permissions) != permissions for place, permissions in whose.items()):
             self.generations.drop_old()  # they are for whom these are not any more
         self._signed = {scope.scope: scope.signed_sections for scope in scopes}
-        self._others = {path: file for scope in scopes for path, file in scope.others.items()}
+        self._others = {path: file.identity() for scope in scopes for path, file in scope.others.items()}
         self._given, self._present, self._index = {**whose}, label, indexes[INDEX]
 
     def _fill(

@@ -173,3 +173,13 @@ def test_another_grade_of_the_routes_closes_the_file(tmp_path):
         modes.append(stat.S_IMODE((tmp_path / "active/routes.json").stat().st_mode))
         assert len(made.generations.labels()) == 1
     assert modes == [0o640, 0o600, 0o640]
+
+
+def test_what_is_kept_of_the_routes_is_as_small_with_many_parts_as_with_one():
+    """The names and hashes of ten thousand parts would stay in memory, beside the state that has them anyway."""
+    parts = {f"routes.{number:05x}": {f"r{number}": {}} for number in range(50)}
+    file = projected("route_policy", parts).others["routes.json"]
+    kept = file.identity()
+    assert kept == file
+    assert (kept.made, kept.read_entry, len(kept.parts)) == (None, None, 1)
+    assert projected("route_policy", parts | {"routes.00007": {"r7": {"x": 1}}}).others["routes.json"] != kept
