@@ -117,14 +117,12 @@ def _fits(found: SeedShare, at: RecoveryStanding) -> None:
 
 
 def _open_key(path: Path, passphrase_files: Sequence[Path]) -> SigningKey:
-    passphrase = None
-    if keystore.is_encrypted(path):
-        passphrase = (
-            keystore.read_passphrase(passphrase_files[0])
-            if passphrase_files
-            else ask_passphrase(f"Passphrase of {path}")
-        )
-    return keystore.load(path, passphrase)
+    """With whichever passphrase opens it: the files may be for root keys as well."""
+    passphrases = [keystore.read_passphrase(file) for file in passphrase_files]
+    if keystore.is_encrypted(path) and not passphrases:
+        passphrases.append(ask_passphrase(f"Passphrase of {path}"))
+    (found,) = keystore.find([path], passphrases)
+    return found
 
 
 def read_owners(files: Sequence[Path]) -> tuple[OwnerPublic, ...]:

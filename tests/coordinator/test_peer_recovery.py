@@ -30,9 +30,11 @@ from coordinator.membership.recover_messages import RecoverAnswer, RecoverReques
 from coordinator.runtime.recovering import _keep
 from coordinator.setup import begin_history, configuration, pin_identity
 from coordinator.setup.opening import with_history
+from snapshot import canonical
 from tests.coordinator import entered
 from tests.coordinator.daemon import running
 from tests.coordinator.founding import Founded
+from tests.coordinator.owners import OWNERS
 from tests.coordinator.sets import FIRST, SECOND, THIRD, Coordinators
 from wire.certificate import fingerprint
 from wire.messages import BadMessageError
@@ -141,6 +143,20 @@ def test_a_server_of_another_manifest_is_found_in_step_4(at: Coordinators) -> No
     replicas.pin(at.database, THIRD, "sha256:" + "cd" * 32, actor="root", now=at.now)
     assert "peer is of another" in refused(lambda: judge(at, tried(at), received), Code.MANIFEST_MISMATCH)
     judge(at, tried(at), hand_over(at))
+
+
+def test_a_server_whose_manifest_has_other_owners_is_not_believed(tmp_path: Path) -> None:
+    """rules H5: the seed comes from a coordinator whose manifest lists exactly the same owners"""
+    at = Coordinators(tmp_path, f"sqlite:///{tmp_path}/state.db", owners=OWNERS)
+    try:
+        received = hand_over(at)
+        manifest = canonical.loads(received.manifest)
+        for owners in ({}, {**manifest["seed_share_owners"], "eve": OWNERS[0].key}):
+            other = canonical.dumps({**manifest, "seed_share_owners": owners})
+            refused(lambda other=other: judge(at, tried(at), replace(received, manifest=other)), Code.MANIFEST_MISMATCH)
+        assert judge(at, tried(at), received).seed == seeds.load(at.keys, {})
+    finally:
+        at.database.close()
 
 
 def test_a_store_that_moves_on_meanwhile_is_found_in_step_7(at: Coordinators) -> None:
