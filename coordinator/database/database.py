@@ -66,8 +66,8 @@ _IMMEDIATE = "holdfast_immediate"  # an execution option of ours: this transacti
 
 NO_SEED = "the database has a signed history, and the seed that continues it is not here"
 NO_SEED_REMEDY = (
-    "put the file `seed` of a coordinator of this cluster, or of a backup, beside the config keys; restart; where all have "
-    "lost it, an owner brings it: holdfastctl coordinators recover"
+    "put the file `seed` of a coordinator of this cluster, or of a backup, beside the config keys; restart; "
+    "where all have lost it, an owner brings it: holdfastctl coordinators recover"
 )
 _HISTORY = select(schema.pointers.c.key).limit(1)
 CANCEL_EXPORT = "holdfastctl export --cancel"
