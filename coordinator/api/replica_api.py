@@ -86,16 +86,25 @@ class ReplicaApi:
         commit = partial(coordinator_sets.commit, despite_reports=asked.despite_reports)
         held = [key.key_id for key in keys]
         await in_database(commit, at.database, signed, held, actor=request.peer.name, now=at.now())
+        was_without_keys = bool(at.standstill.without_keys or at.standstill.history)
         async with at.standstill.reading:
             at.publisher.sign_with(keys)
             at.standstill.reason = await in_library(restored_backup.reason, at.database, at.standstill.behind)
             at.publisher.reconsider()
-        if at.peers.take_up is not None and at.standstill.without_keys:
-            await at.peers.take_up()
+        if was_without_keys:
+            await _come_back(at)
         number, manifest = await in_library(history.newest_manifest, at.database)
         return CommittedSet(
             tuple(signed.coordinators), signed.mesh_key, manifest, number, signed.envelope.config_version
         )
+
+
+async def _come_back(at: Coordinator) -> None:
+    """From recovery mode, by a set: a certificate that nodes believe, and an entry that says which it is."""
+    if at.peers.ask is not None:
+        await at.peers.ask()
+    if at.peers.take_up is not None and not at.standstill.uncertified:
+        await at.peers.take_up()
 
 
 def _config_keys(at: Coordinator) -> tuple[SigningKey, ...]:

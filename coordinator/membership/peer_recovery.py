@@ -96,12 +96,16 @@ def identity_certificate(transaction: Transaction, pin: str) -> bytes | None:
 
 
 def authority_certificates(database: Database, own: str) -> list[bytes]:
-    """The CAs of the certificates that the other coordinators show, DER, those of most of them first."""
+    """The CAs of the certificates that the other coordinators show, DER, those of most of them first; last the one that
+    this id has shown before: of a machine that is lost, where there is no other.
+    """
     table = schema.coordinators
     with database.read() as transaction:
-        rows = transaction.rows(select(table.c.authority_sha256).where(table.c.coordinator_id != own))
-        shown = Counter(row.authority_sha256 for row in rows if row.authority_sha256)
-        found = (_find_object(transaction, AUTHORITIES, fingerprint) for fingerprint, _ in shown.most_common())
+        rows = transaction.rows(select(table.c.coordinator_id, table.c.authority_sha256))
+        others = Counter(row.authority_sha256 for row in rows if row.coordinator_id != own)
+        before = [row.authority_sha256 for row in rows if row.coordinator_id == own]
+        shown = filter(None, [*(fingerprint for fingerprint, _ in others.most_common()), *before])
+        found = (_find_object(transaction, AUTHORITIES, fingerprint) for fingerprint in shown)
         return [der for der in found if der is not None]
 
 

@@ -14,7 +14,9 @@ from coordinator.configs.apply_cache import LastRead
 from coordinator.database import cluster_state
 from coordinator.database.database import Database
 from coordinator.database.database_fault import is_full, line_of
+from coordinator.database.history import LinkedHistory
 from coordinator.keys.own_secrets import OwnSecrets
+from coordinator.keys.seed import Seed
 from coordinator.membership import ca_exchange
 from coordinator.membership.pin_sync import PinSync
 from coordinator.membership.refused_joins import RefusedJoins
@@ -128,11 +130,12 @@ class Standstill:
 @dataclass
 class OtherCoordinators:
     """`ask`: has them asked once for what is missing here (recovering.py); None where nobody can be. `take_up`: reads
-    all files again, as a reload does (run.py).
+    all files again, as a reload does (run.py). `link`: the history of a seed, under this coordinator's identity.
     """
 
     ask: Callable[[], Awaitable[bool]] | None = None
     take_up: Callable[[], Awaitable[None]] | None = None
+    link: Callable[[Seed], LinkedHistory] = lambda seed: LinkedHistory(seed.history_key)
 
 
 @dataclass

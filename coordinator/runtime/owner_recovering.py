@@ -26,7 +26,6 @@ from coordinator.base.threads import in_database, in_library
 from coordinator.database.database import Database
 from coordinator.database.database_fault import line_of
 from coordinator.database.history import LinkedHistory
-from coordinator.database.own_entry import OwnEntry
 from coordinator.keys import identity, keystore
 from coordinator.keys.atomic_files import replace_file
 from coordinator.keys.seed import Seed
@@ -131,7 +130,7 @@ def _adopt(at: Coordinator, brought: BroughtSeed, seed: Seed, *, is_forced: bool
         database.history = LinkedHistory(seed.history_key)
         take_up = partial(owner_recovery.take_up, is_forced=is_forced, about=about, now=at.now())
         take_up(database, at.coordinator_id, pin, brought.owner)
-    return LinkedHistory(seed.history_key, own=OwnEntry(at.coordinator_id, pin))
+    return at.peers.link(seed)
 
 
 def _draft(

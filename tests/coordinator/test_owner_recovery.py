@@ -409,7 +409,7 @@ async def test_the_others_follow_without_an_operator(pair: tuple[Machine, Machin
 
 
 async def test_a_coordinator_of_before_goes_stale_and_follows(pair: tuple[Machine, Machine]) -> None:
-    """rules H31: one that works still; by force. It lacks the mesh key of the new manifest, and gets it"""
+    """rules H31: one that works still; by force. It changes and signs nothing until it has the new mesh key"""
     one, two = pair
     for name in (seeds.FILE, *(path.name for path in keystore.files(one.keys, "config"))):
         plain_file((one.keys / name).read_bytes())(two.keys / name)
@@ -427,8 +427,13 @@ async def test_a_coordinator_of_before_goes_stale_and_follows(pair: tuple[Machin
             await other.daemon.keeper.look()
             assert (await other.probe("/probe/readiness"))[0] == 200  # an owner alone stops nobody
             await commit(first, one, request)
-            other.daemon.coordinator.publisher.sign_with(keystore.config_keys(two.keys, {}))
-            assert other.daemon.recovering._lacks(peer_recovery.read_unverified(one.at.database, SECOND))
+            await other.daemon.keeper.look()
+            status, said = await other.probe("/probe/readiness")
+            assert (status, b"recovery_mode" in said) == (503, True)
+            with pytest.raises(ClientError, match="recovery_mode"):
+                await other.ask("POST", "/v1/allowlist/node-b", {})
             await first.daemon.recovering.attempt()
             assert await other.daemon.recovering.attempt()
             assert one.at.manifest()[1]["mesh_key"] in {key.key_id for key in keystore.config_keys(two.keys, {})}
+            await other.daemon.keeper.look()
+            assert (await other.probe("/probe/readiness"))[0] == 200

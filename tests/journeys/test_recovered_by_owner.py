@@ -1,9 +1,12 @@
-"""All coordinators' secrets are lost, and a node goes on: both daemons as processes."""
+"""All coordinators' secrets are lost, and a node goes on; all machines are lost, and new ones stand in their place."""
+
+import shutil
 
 import pytest
 
+from tests.coordinator import postgresql
 from tests.fakes.storage import own_address
-from tests.holdfast.operator_lab import Lab
+from tests.holdfast.operator_lab import EVERYWHERE, Lab, declare_coordinators, introduce, prepared_of, second_of
 from tests.journeys.gateway import Gateway
 from tests.journeys.test_coordinators import declare
 
@@ -54,3 +57,53 @@ def test_a_node_keeps_its_configuration_and_gets_the_next_one(lab: Lab, gateway:
     gateway.until(lambda: gateway.status["state"] == "active")
     lab.good("coordinators", "status")
     assert lab.good("audit", "verify", "--json").json["good"]
+
+
+@pytest.fixture
+def database(tmp_path):
+    with postgresql.or_skip(tmp_path, "owners", "THE LOSS OF ALL MACHINES IS NOT TRIED") as server:
+        yield server.url.format("postgres")
+
+
+def test_all_machines_are_gone_and_new_ones_are_prepared(tmp_path, database):
+    """rules H31, H51, H2: under the name of a lost one, from the database, an owner's share and root keys alone; the CA
+    that nodes believe follows from the seed. What comes after it gets everything from it.
+    """
+    first = Lab(tmp_path / "first")
+    first.folder.mkdir()
+    first.good("coordinators", "owner-key", "--out", tmp_path / "alice.key")
+    owners = ("--seed-share-owner", tmp_path / "alice.pub", "--shares-to", tmp_path / "shares")
+    first.init("--host", own_address(), "--database", database, *EVERYWHERE, *owners)
+    first.start()
+    second = second_of(first, tmp_path / "second", database, own_address())
+    second.start()
+    second.until_ready()
+    ca = (first.folder / "state/tls/ca.pem").read_bytes()
+    anew, _ = prepared_of(first, tmp_path / "anew", database, own_address(), "coordinator-1")
+    shutil.move(first.roots, anew.roots)
+    further, pin = prepared_of(first, tmp_path / "further", database, own_address())
+    first.stop()
+    second.stop()
+    for lost in (first, second):
+        shutil.rmtree(lost.folder)
+
+    anew.start()
+    try:
+        assert anew.ctl("coordinators", "status").status != 0
+        wanted = ("--share", tmp_path / "shares/alice.share", "--key", tmp_path / "alice.key", "--root-key", anew.roots)
+        anew.good("coordinators", "recover", *wanted, "--yes")
+        anew.until_ready()
+        assert (anew.folder / "state/tls/ca.pem").read_bytes() == ca
+        anew.good("tokens", "create", "--node", "node-b", "--json")
+        declare_coordinators(anew, "coordinator-1", f"coordinator-2={pin}")
+        introduce(anew, further)
+        anew.stop()
+        anew.start()
+        further.start()
+        further.until_ready()
+        for lab in (anew, further):
+            assert lab.good("audit", "verify", "--json").json["good"]
+            lab.good("coordinators", "status")
+    finally:
+        anew.stop()
+        further.stop()
