@@ -459,6 +459,10 @@ class DegradedModePolicy(Resource):
     allow_unconfirmed_start: bool = member(BOOLEAN, "whether a restart without a coordinator goes on", default=False)
 
 
+MUTUAL_PULL, ALLOW_PULL = "mutual-pull", "allow-pull"
+FETCHES = ("pull", ALLOW_PULL, MUTUAL_PULL)
+
+
 @dataclass(frozen=True)
 class PeerPolicy(Resource):
     KIND = "PeerPolicy"
@@ -476,6 +480,17 @@ class PeerPolicy(Resource):
         RecordForm(Selector), "whom it may know; left out, every member it shares a tenant with", Selector()
     )
     most: int = member(integer(1, 256), f"at most so many; a thin node never more than {THIN_PEERS}", DEFAULT_PEERS)
+    fetch: str = member(
+        OneOf(FETCHES),
+        "who fetches: `pull` these nodes from their peers, `allow-pull` the peers from them, `mutual-pull` both",
+        MUTUAL_PULL,
+    )
+    automatic_refresh: str = member(
+        OneOf(("", "yes", "no")),
+        "whether a full resync from a peer may start unattended: `yes` on one side of a pair only; left out, as nodes"
+        " have it that say nothing of it: what is lost comes by itself",
+        "",
+    )
 
 
 @dataclass(frozen=True)

@@ -4,7 +4,7 @@ import base64
 from functools import lru_cache
 
 from coordinator.declared import peers
-from coordinator.declared.kinds import Cluster, DegradedModePolicy, PeerPolicy, Resource
+from coordinator.declared.kinds import MUTUAL_PULL, Cluster, DegradedModePolicy, PeerPolicy, Resource
 from coordinator.declared.model import Model, Subject, selects
 from coordinator.declared.scope_view import (
     MEMBER,
@@ -86,7 +86,8 @@ class PeerDirectory(ScopeView):
     SHOWN = (PeerPolicy,)
 
     def sections(self, model: Model, subject: Subject, _scope: Scope) -> Sections:
-        return split("peers", {peer.node_id: _peer(peer) for peer in peers.chosen_peers(model, subject)})
+        policy = peers.policy_of(model, subject)
+        return split("peers", {peer.node_id: _peer(peer, policy) for peer in peers.chosen_peers(model, subject)})
 
     def is_common(self, _model: Model, _subject: Subject, _scope: Scope) -> bool:
         return True
@@ -158,15 +159,26 @@ def _from_membership(subject: Subject) -> ValueOrigin:
     return ValueOrigin("its entry, as it was admitted", (DeclaredSource(MEMBER, subject.node_id),))
 
 
-def _peer(peer: Subject) -> dict[str, object]:
-    """What is needed to reach and to recognise a peer: nothing of its roles, tenants or labels."""
+def _peer(peer: Subject, policy: PeerPolicy | None) -> dict[str, object]:
+    """What is needed to reach and to recognise a peer: nothing of its roles, tenants or labels; and who fetches, where
+    that is said (rules K6, K7). A reader from before passes over these members.
+    """
     return {
         "site_id": peer.member.site_id,
         "addresses": list(peer.declared.addresses),
         "url": peer.member.direct_url,
         "certificates": [_encode(der) for der in peer.member.certificates],
         **({"relay": True} if peer.declared.relay else {}),
+        **_flow(policy),
     }
+
+
+def _flow(policy: PeerPolicy | None) -> dict[str, object]:
+    """Nothing where the policy says nothing: both fetch."""
+    if policy is None:
+        return {}
+    flow: dict[str, object] = {} if policy.fetch == MUTUAL_PULL else {"type": policy.fetch}
+    return flow if not policy.automatic_refresh else flow | {"automatic_refresh": policy.automatic_refresh == "yes"}
 
 
 @lru_cache(maxsize=16_384)

@@ -17,6 +17,7 @@ from coordinator.declared.assignment import (
 )
 from coordinator.declared.fields import FieldFault, Path
 from coordinator.declared.kinds import (
+    ALLOW_PULL,
     Cluster,
     Config,
     ConfigReference,
@@ -93,6 +94,14 @@ class _Together:
     def entry_policies(self) -> list[tuple[EntryPolicy, int]]:
         """Each with its size: all of a node's are one section."""
         return [(policy, _size(policy)) for policy in self.model.of(EntryPolicy)]
+
+    @cached_property
+    def automatic_policies(self) -> list[PeerPolicy]:
+        return [policy for policy in self.model.peer_policies if policy.automatic_refresh == "yes"]
+
+    def policy_of(self, subject: Subject) -> PeerPolicy | None:
+        """The one that wins for it."""
+        return next((policy for policy in self.model.peer_policies if selects(policy.applies_to, subject)), None)
 
     @cached_property
     def entry_bytes(self) -> int:
@@ -187,8 +196,11 @@ def _faults(together: _Together, resource: Resource) -> Iterator[FieldFault]:
             yield from _storage(together, resource)
         case Config():
             yield from _config(together, resource)
-        case DegradedModePolicy() | PeerPolicy():
+        case DegradedModePolicy():
             yield from _check_selector(together, resource.applies_to, "applies_to")
+        case PeerPolicy():
+            yield from _check_selector(together, resource.applies_to, "applies_to")
+            yield from _check_refresh(together, resource)
         case RolloutPolicy():
             yield from _rollout_policy(together, resource)
         case Expectation():
@@ -531,6 +543,33 @@ def _check_selector(together: _Together, selector: Selector, field: str) -> Iter
     for id_ in selector.nodes:
         if not together.has(Node, id_):
             yield FieldFault(("spec", field, "nodes"), f"there is no Node {id_}", "declare it, or correct the id")
+
+
+def _check_refresh(together: _Together, policy: PeerPolicy) -> Iterator[FieldFault]:
+    """True on one side of a pair only (rules K7), also where two policies say it of each other's nodes."""
+    if policy.automatic_refresh != "yes":
+        return
+    if policy.fetch == ALLOW_PULL:
+        words = "these nodes fetch nothing from their peers"
+        yield _fault("automatic_refresh", words, "set fetch to pull or mutual-pull, or leave it out")
+        return
+    for other in together.automatic_policies:
+        pair = _pair(together, policy, other)
+        if pair is not None:
+            yield _fault(
+                "automatic_refresh",
+                f"{pair[0]} and {pair[1]} would both refresh from each other (PeerPolicy {other.id})",
+                "say it for one side of a pair only: the other side is the one that is copied from",
+            )
+            return
+
+
+def _pair(together: _Together, policy: PeerPolicy, other: PeerPolicy) -> tuple[str, str] | None:
+    """One of the first's nodes and one of the other's that may know each other, by these policies."""
+    nodes = together.model.declared_subjects.values()
+    ours = [node.node_id for node in nodes if together.policy_of(node) is policy and selects(other.peers, node)]
+    theirs = [node.node_id for node in nodes if together.policy_of(node) is other and selects(policy.peers, node)]
+    return next(((own, their) for own in ours[:2] for their in theirs[:2] if own != their), None)
 
 
 def _foreign(value: object, own: str, path: Path) -> Iterator[tuple[Path, object]]:
