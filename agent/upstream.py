@@ -16,6 +16,7 @@ from agent.peers.listener import PeerListener
 from agent.peers.peer_api import PeerApi
 from agent.peers.shelf import Shelf
 from agent.peers.standing import Standings
+from agent.relay.neighbour_heads import NeighbourHeads
 from agent.relay.relaying import Relay
 from agent.report.heartbeat import Reporting
 from agent.sources.sources import Sources
@@ -47,6 +48,7 @@ class Upstream:
     relay: Relay
     peer_listener: PeerListener
     peer_rounds: PeerRounds
+    neighbour_heads: NeighbourHeads
 
     @property
     def tasks(self) -> tuple[Callable[[], Awaitable[None]], ...]:
@@ -60,6 +62,7 @@ class Upstream:
             self.report,
             self.answer_peers,
             self.ask_peers,
+            self.relay_heads,
             self.certificate_ends.run,
         )
 
@@ -78,6 +81,12 @@ class Upstream:
         """Once we are a member."""
         await self.joining.joined.wait()
         await self.refresh.run()
+
+    async def relay_heads(self) -> None:
+        """Likewise."""
+        await self.joining.joined.wait()
+        await self.relay.load()
+        await self.neighbour_heads.run()
 
     async def look_again(self) -> None:
         """Likewise."""
@@ -158,6 +167,7 @@ def build(
         relay,
         peer_listener,
         PeerRounds(node, sources, update, uniform),
+        NeighbourHeads(node, sources, relay, uniform),
     )
 
 

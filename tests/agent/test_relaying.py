@@ -6,8 +6,10 @@ import pytest
 import trio
 
 from agent.peers.coming import HEADS_APART_S
+from agent.sources.source import document_place, head_place
 from store.relay import RelayBounds, RelayStore
 from tests.agent.peer_lab import peer_lab
+from tests.fakes.storage import own_address, serving_files
 from tests.journeys.lab import ROUTES
 
 pytestmark = pytest.mark.usefixtures("mock_clock")
@@ -123,3 +125,41 @@ async def test_what_is_kept_outlives_a_restart(made, mock_clock):
     assert kept is not None
     assert again.read(kept) == before.read(kept)
     assert not (paths.relay / "increments" / "junk.hfs").exists()
+
+
+async def test_heads_of_neighbours_come_from_storage_and_go_to_those_without_a_link(made, mock_clock):
+    """rules L14, K5: with what they list; a head in its time is not asked for again, a damaged one is not kept"""
+    b = made.asker("node-b")
+    made.asker("node-c")
+    await made.list(node_b={}, node_c={"site_id": "bonn"})
+    server, bench = made.bench.server, made.bench
+    server.snapshot({"node": {"site_id": "ulm"}}, "node_bootstrap")
+    tree = made.folder / "tree"
+    async with serving_files(tree, server.authority, own_address()) as url:
+        server.snapshot({"endpoints": {"s1": {"url": url}}}, "storage_directory")
+        await follow(made)
+        become_relay(made, relay=True)
+        document = made.document("qos_policy", sections={"classes": {"gold": {}}})
+        head = made.head("node-b", document, config_version=70)
+        head_file, document_file = (
+            head_place("node-b", (0, 0), 0).file,
+            document_place(document.envelope.snapshot_id).file,
+        )
+        elsewhere = tree / head_place("node-c", (0, 0), 0).file[1:]
+        elsewhere.parent.mkdir(parents=True)
+        elsewhere.write_bytes(made.head("node-c").to_bytes())
+        for file, data in ((head_file, head.to_bytes()[:-1] + b"?"), (document_file, document.to_bytes())):
+            (tree / file[1:]).parent.mkdir(parents=True, exist_ok=True)
+            (tree / file[1:]).write_bytes(data)
+        await bench.outside.neighbour_heads.round()
+        assert not (await b.inventory()).heads
+        (tree / head_file[1:]).write_bytes(head.to_bytes())
+        await bench.outside.neighbour_heads.round()
+        assert bench.outside.relay.head_for("node-c") is None, "it stands elsewhere"
+        assert {pair.pair for pair in (await b.inventory()).heads.values()} == {head.envelope.version}
+        assert (await b.head("node-b")).body == head.to_bytes()
+        await b.show(head)
+        assert (await b.ask("documents", document.envelope.snapshot_id)).body == document.to_bytes()
+        (tree / head_file[1:]).unlink()
+        await bench.outside.neighbour_heads.round()
+        assert (await b.head("node-b")).body == head.to_bytes(), "it is in its time, and nobody is asked"
