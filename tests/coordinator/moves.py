@@ -6,6 +6,7 @@ from pathlib import Path
 from cryptography.hazmat.primitives.serialization import load_pem_private_key
 
 from coordinator.database.database import Database
+from coordinator.keys.owner_key import OwnerPublic
 from coordinator.membership import admission, replicas
 from coordinator.setup import configuration, export, import_cluster, initialise, own_identity
 from coordinator.setup.configuration import Configuration
@@ -55,13 +56,13 @@ class Place:
     def at(self) -> Configuration:
         return configuration.load(self.path)
 
-    def init(self, cluster_id: str = "prod") -> None:
+    def init(self, cluster_id: str = "prod", owners: tuple[OwnerPublic, ...] = ()) -> None:
         self.state.mkdir(mode=0o700)
         if self.database_url.startswith("sqlite"):
             migrated.at(self.state / "coordinator.db")
         about = (cluster_id, self.name, "https://a.example:7443", self.database_url, self.state, self.folder / "roots")
         made = (self.path, text(self.name, self.state, self.database_url))
-        initialise.initialise(ClusterRequest(*about, configuration=made), actor="root", now=self.now)
+        initialise.initialise(ClusterRequest(*about, configuration=made, owners=owners), actor="root", now=self.now)
 
     def identity(self, *, anew: bool = False) -> bytes:
         return own_identity.make(self.state, self.name, anew=anew, now=self.now).certificate

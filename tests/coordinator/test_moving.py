@@ -10,13 +10,15 @@ from sqlalchemy import func, select, update
 
 from coordinator.base.refusal import Code, Refused
 from coordinator.base.settings import DAY, CoordinatorSettings
-from coordinator.database import catalog, cluster_state, history_check, readiness, schema
+from coordinator.database import catalog, cluster_state, history_check, history_manifest, readiness, schema
 from coordinator.database.database import Database
+from coordinator.keys.owner_key import OwnerKey
 from coordinator.membership import (
     admission,
     leaving,
     membership,
     moving,
+    peer_recovery,
     replica_reports,
     replicas,
     revocation,
@@ -25,6 +27,7 @@ from coordinator.membership import (
 from coordinator.run import build
 from coordinator.setup import export
 from coordinator.trust import restored_backup
+from snapshot import canonical
 from tests.coordinator.moves import NOW, URL, Place, admit, token_of
 from tests.coordinator.test_initialise import tree
 from wire.operators.operator_answers import AllowlistEntry
@@ -347,6 +350,22 @@ def test_what_was_removed_before_stays_removed_there(a: Place, b: Place, opened:
     refused = refusal(lambda: admission.allow(there, AllowlistEntry("n1"), actor="root", now=NOW))
     assert refused.code is Code.REMOVED
     there.close()
+
+
+def test_the_owners_of_the_seed_are_the_same_there(tmp_path: Path, b: Place):
+    """rules K24, H39: a move is no way to other owners, and the shares that they have open the seed that came."""
+    a = Place(tmp_path / "a-owned", "coord-a")
+    a.init(owners=(OwnerKey.generate().public("alice"), OwnerKey.generate().public("bob")))
+    b.import_(a.export(b).file)
+    manifests = []
+    for place in (a, b):
+        database = place.opened()
+        manifests.append(peer_recovery.read_unverified(database, "").content)
+        database.close()
+    here, there = map(history_manifest.owners_of, manifests)
+    assert here == there and set(here) == {"alice", "bob"}
+    entries = canonical.loads(manifests[1])["coordinators"]
+    assert set(entries) == {"coord-a", "coord-b"}
 
 
 def test_who_asks_still_and_who_has_not_come_over_yet(a: Place, b: Place, opened: Database):
