@@ -7,7 +7,7 @@
 The seven steps of H27, as its client takes them: (1) `read_unverified`; (2) its pins decide whose key is trusted;
 (3) the call; and in `judge` (4) the manifest that came is that one; (5) a seed engine for this call; (6) the whole
 history verifies with it; (7) the manifest of the verified history is the one that came, and its trust bundle follows
-from the root keys that are named here (trust/pinned_roots.py; rules H50). Then it is adopted.
+from the root keys that are named here (trust/pinned_roots.py; rules H50). Then it is adopted (rules H5, H6).
 
 What step 4 catches is a server of another state; what step 7 catches is a store that moved on, or one that is forged
 and has a server of its own.
