@@ -22,6 +22,8 @@ from agent.report.heartbeat import Reporting
 from agent.sources.sources import Sources
 from agent.sources.way import Way
 from agent.state.node import RunningNode
+from agent.storage.storage_api import PublishedFilesApi
+from agent.storage.storage_listener import StorageListener
 from agent.update.admission import Admission
 from agent.update.head_proof import Showing
 from agent.update.peer_rounds import PeerRounds
@@ -30,6 +32,7 @@ from agent.update.retry_schedule import PutOffs
 from agent.update.second_look import SecondLook
 from agent.update.trust import TrustChain
 from agent.update.update import Update
+from store.published_files import PublishedFiles
 from store.relay import RelayBounds, RelayStore
 from wire.tls_contexts import TlsIdentity
 
@@ -47,6 +50,7 @@ class Upstream:
     second_look: SecondLook
     relay: Relay
     peer_listener: PeerListener
+    storage_listener: StorageListener
     peer_rounds: PeerRounds
     neighbour_heads: NeighbourHeads
 
@@ -61,6 +65,7 @@ class Upstream:
             self.look_again,
             self.report,
             self.answer_peers,
+            self.keep_published,
             self.ask_peers,
             self.relay_heads,
             self.certificate_ends.run,
@@ -104,6 +109,11 @@ class Upstream:
         await self.joining.joined.wait()
         await self.peer_listener.run()
 
+    async def keep_published(self) -> None:
+        """Likewise."""
+        await self.joining.joined.wait()
+        await self.storage_listener.run()
+
     async def ask_peers(self) -> None:
         """Likewise."""
         await self.joining.joined.wait()
@@ -130,6 +140,8 @@ def build(
     relay = Relay(node, _relay_store(node, opened), sources.peers)
     peer_api = PeerApi(node, sources.peers, Shelf(node, relay), Standings(node, relay))
     peer_listener = PeerListener(node, identity, sources.peers, peer_api)
+    storage_api = PublishedFilesApi(node, _published_files(node, opened), paths.temporary)
+    storage_listener = StorageListener(node, identity, storage_api)
     admission = Admission(node)
     update = Update(
         node,
@@ -147,6 +159,7 @@ def build(
     async def follow_renewal(shown: TlsIdentity) -> None:
         await sources.renew(shown)
         await peer_listener.show()
+        await storage_listener.show()
 
     return Upstream(
         Joining(node, update, identity, uniform, follow_renewal, sources.addresses),
@@ -166,9 +179,15 @@ def build(
         SecondLook(sources, update.trust, uniform),
         relay,
         peer_listener,
+        storage_listener,
         PeerRounds(node, sources, update, uniform),
         NeighbourHeads(node, sources, relay, uniform),
     )
+
+
+def _published_files(node: RunningNode, opened: OpenedStore) -> PublishedFiles:
+    at, limits = node.settings.storage, node.settings.limits.documents()
+    return PublishedFiles(opened.store.paths.published_files, opened.root.disk, at.most_bytes, at.most_files, limits)
 
 
 def _relay_store(node: RunningNode, opened: OpenedStore) -> RelayStore:

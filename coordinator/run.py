@@ -242,7 +242,7 @@ def build(at: Configuration, now: Callable[[], float] = clock.now) -> Daemon:
     storages = StorageKeeper(
         database,
         at.coordinator_id,
-        Ways(at.storage, at.coordinator_id, file_of, now),
+        Ways(at.storage, at.coordinator_id, file_of, lambda: identity.find(at.keys_directory, os.environ), now),
         now,
         lambda: publisher.health.published_heads,
         lambda: standstill.why or absence.unread,  # nothing is given out there that is not handed out here

@@ -656,6 +656,14 @@ _LISTENER: Table = {
         "The manual maps of two nodes both say automatic_refresh for each other.",
         "Take it away on one of them: one side of a pair is the one that is copied from.",
     ),
+    "older": Explanation(
+        "A newer head of that node lies at the storage node already.",
+        "Nothing, if two coordinators were at it at once: the next look finds the newer one.",
+    ),
+    "no_shard": Explanation(
+        "The storage node's `storage_directory` names no endpoint that it runs, or has expired.",
+        "Declare a `StorageEndpoint` with this `node`; the node takes it by itself once it holds that.",
+    ),
     "bad_range": Explanation(
         "The file has none of the bytes that the Range asks for.", "`Content-Range` has its size: ask within it."
     ),

@@ -56,6 +56,10 @@ ROOMS: dict[str, tuple[str, ...]] = {
         *("snapshot", "wire", "wire.peers", "store.base", "store"),
         *("agent.state", "agent.sources", "agent.relay", "agent.enrolment"),
     ),
+    "agent.storage": (
+        *("snapshot", "wire", "wire.peers", "store.base", "store"),
+        *("agent.config", "agent.state", "agent.relay", "agent.enrolment"),
+    ),
     "agent.local": (
         *("snapshot", "wire", "wire.local", "store.base"),
         *("agent.base", "agent.config", "agent.access", "agent.files", "agent.state", "agent.services"),
@@ -69,7 +73,7 @@ ROOMS: dict[str, tuple[str, ...]] = {
     "agent": (
         *("snapshot", "wire", "wire.local", "store.base", "store"),
         *("agent.base", "agent.config", "agent.access", "agent.state", "agent.sources", "agent.relay", "agent.update"),
-        *("agent.enrolment", "agent.peers", "agent.local", "agent.report"),
+        *("agent.enrolment", "agent.peers", "agent.storage", "agent.local", "agent.report"),
     ),
     "coordinator.base": ("snapshot", "wire", "wire.operators"),
     "coordinator.declared": ("snapshot", "wire", "wire.operators", "coordinator.base"),
@@ -102,7 +106,7 @@ ROOMS: dict[str, tuple[str, ...]] = {
         "coordinator.replicas",
     ),
     "coordinator.storage": (
-        *("snapshot", "wire", "wire.operators"),
+        *("snapshot", "wire", "wire.peers", "wire.operators"),
         *("coordinator.base", "coordinator.declared", "coordinator.keys", "coordinator.database"),
     ),
     "coordinator.rollout": (

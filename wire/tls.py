@@ -155,6 +155,44 @@ class ServerAuthTransport:
         """There is nothing to follow."""
 
 
+class AskingTransport:
+    """Asks for a client certificate and takes none as well: files for anybody, changes for those that are pinned. One
+    that is shown and not pinned ends the handshake. The table is as it was configured.
+    """
+
+    def __init__(self, table: PinTable, shown: KeyPair, limits: ListenerLimits) -> None:
+        self._table = table
+        self._limits = limits
+        self.show(shown)
+
+    def show(self, shown: KeyPair) -> None:
+        """From the next handshakes on."""
+        self._context = pinned_server_context(shown, [pin.der for pin in self._table])
+        self._context.verify_mode = ssl.CERT_OPTIONAL if len(self._table) else ssl.CERT_NONE
+
+    def caller(self, raw: trio.SocketStream) -> Hashable:
+        return _address_of(raw)
+
+    async def open(self, raw: trio.SocketStream) -> OpenedConnection:
+        stream = await _handshake(raw, self._context, self._limits.handshake_s)
+        der = stream.getpeercert(binary_form=True)
+        if not der:
+            return OpenedConnection(stream, AnonymousPeer(_address_of(raw)))
+        pin = self._table.find(der)
+        if pin is None:
+            raise TurnedAwayError("a certificate that TLS took, and that is not pinned")
+        return OpenedConnection(stream, node_peer(pin, _address_of(raw)))
+
+    def following(self, opened: OpenedConnection, connection: Connection) -> AbstractContextManager[None]:
+        return _to_its_end(opened.stream)
+
+    async def refuse(self, raw: trio.SocketStream) -> None:
+        """As above: nothing can be said."""
+
+    async def follow(self) -> None:
+        """There is nothing to follow."""
+
+
 class PlainTransport:
     """Plain HTTP for probes and metrics on a listener of their own (rules J46); it knows nobody."""
 

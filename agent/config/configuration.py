@@ -224,6 +224,35 @@ class PeersTable:
 
 
 @dataclass(frozen=True, kw_only=True)
+class StorageWriter:
+    """`[[storage.writers]]`: a coordinator that may bring here what it publishes."""
+
+    coordinator_id: str = setting(_IDENTIFIER, about="Its name, as the log tells it.")
+    certificate: bytes = setting(
+        TomlForm(read_certificate, CERTIFICATE_FORM),
+        about="Its identity: what `holdfastctl show-certificate` prints on its machine.",
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class StorageTable:
+    """What a node of the role `storage_config` keeps of all that is published, and serves to nodes (`StorageEndpoint`
+    with its `node`): its shard, as the signed `storage_directory` says.
+    """
+
+    listen: str | None = setting(
+        of_form(forms.HOST_PORT, "host:port"),
+        None,
+        "Where nodes find the files, over TLS with this node's own certificate. Left out: nothing is kept or served.",
+    )
+    most_bytes: int = setting(number(MIB, 1024 * GIB), 4 * GIB, "The most that is kept; more is refused.")
+    most_files: int = setting(number(16, 10_000_000), 262_144, "As many files at most.")
+    writers: tuple[StorageWriter, ...] = setting(
+        array(inline_table(StorageWriter)), (), "The coordinators that may write here; at most 16."
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
 class TrustTable:
     """The root keys of the first bundle, pinned by their ids; the bundle itself where it is installed; or first use."""
 
@@ -456,6 +485,7 @@ class AgentSettings:
     access: Mapping[str, AccessEntry] = field(default_factory=dict)
     services: tuple[ServiceTable, ...] = ()
     peers: PeersTable = field(default_factory=PeersTable)
+    storage: StorageTable = field(default_factory=StorageTable)
     intervals: IntervalsTable = field(default_factory=IntervalsTable)
     limits: LimitsTable = field(default_factory=LimitsTable)
     log: LogTable = field(default_factory=LogTable)
@@ -489,6 +519,7 @@ _SINGLE = {
     "trust": TrustTable,
     "local": LocalTable,
     "peers": PeersTable,
+    "storage": StorageTable,
     "intervals": IntervalsTable,
     "limits": LimitsTable,
     "log": LogTable,

@@ -196,6 +196,7 @@ class StorageDirectory(ScopeView):
             endpoint.id: {
                 "url": endpoint.url,
                 "families": list(endpoint.families),
+                "organizations": list(endpoint.organizations),
                 "replicates": list(endpoint.replicates),
             }
             for endpoint in model.storage_endpoints

@@ -44,7 +44,7 @@ class _Look:
 
     tree: PublishedTree = field(default_factory=PublishedTree)
     endpoints: Mapping[str, StorageEndpoint] = field(default_factory=dict)
-    number: int = 0
+    pins: Mapping[str, tuple[bytes, ...]] = field(default_factory=dict)  # of the members that run one, by its id
 
 
 @dataclass
@@ -86,15 +86,16 @@ class StorageKeeper:
         if self.fault():
             return
         try:
-            endpoints = await in_library(_read_endpoints, self.database)
-            tree = await in_planner(reader.read) if any(map(self.ways.find, endpoints.values())) else PublishedTree()
+            endpoints, pins = await in_library(_read_declared, self.database)
+            found = (self.ways.find(endpoint, pins.get(name, ())) for name, endpoint in endpoints.items())
+            tree = await in_planner(reader.read) if any(found) else PublishedTree()
             if endpoints.keys() != self._look.endpoints.keys():
                 await in_database(storage_records.forget_undeclared, self.database, frozenset(endpoints))
         except (SQLAlchemyError, Refused) as error:  # the keeper of the database says why, and this is put off
             reason = line_of(error) if isinstance(error, SQLAlchemyError) else str(error)
             log.info("what stores are to hold was not read", reason=reason)
             return
-        self._look = _Look(tree, endpoints, self._look.number + 1)
+        self._look = _Look(tree, endpoints, pins)
         self._looked.set()
         self._looked = trio.Event()
 
@@ -104,7 +105,8 @@ class StorageKeeper:
         while True:
             looked = self._looked
             endpoint = self._look.endpoints.get(endpoint_id)
-            way = self.ways.find(endpoint) if endpoint is not None else None
+            pins = self._look.pins.get(endpoint_id, ())
+            way = self.ways.find(endpoint, pins) if endpoint is not None else None
             if endpoint is None or way is None:
                 kept = None
                 self.reports.pop(endpoint_id, None)
@@ -200,10 +202,12 @@ class _KeptStore:
         self._report = replace(self._report, fault=fault, detail=detail)
 
     def _note_lacking(self, wanted: WantedFiles) -> None:
-        """As far as is known: until a store has been listed, what was said of it before stands."""
+        """As far as is known: until a store has been listed, what was said of it before stands; of one that fails from
+        the beginning nothing is known to lie there.
+        """
         upkeep = self._upkeep
         self._report = replace(self._report, written=upkeep.written, removed=upkeep.removed)
-        if not upkeep.is_known:
+        if not upkeep.is_known and (self._report.files or not self._report.fault):
             return
         behind = len(upkeep.lacking(wanted))
         since = (self._report.behind_since or self._keeper.now()) if behind else None
@@ -239,9 +243,15 @@ class _KeptStore:
             log.info("nothing was said of a store", storage=self._id, reason=line_of(error))
 
 
-def _read_endpoints(database: Database) -> dict[str, StorageEndpoint]:
+def _read_declared(database: Database) -> tuple[dict[str, StorageEndpoint], dict[str, tuple[bytes, ...]]]:
+    """The endpoints, and the pinned certificates of the members that run some."""
     with database.read() as transaction:
-        return read_endpoints(transaction)
+        endpoints = read_endpoints(transaction)
+        table, run_by = schema.nodes, sorted({endpoint.node for endpoint in endpoints.values() if endpoint.node})
+        columns = select(table.c.node_id, table.c.certificate, table.c.next_certificate)
+        members = transaction.rows(columns.where(table.c.revoked_at.is_(None), table.c.node_id.in_(run_by)))
+    shown = {row.node_id: tuple(map(bytes, filter(None, (row.certificate, row.next_certificate)))) for row in members}
+    return endpoints, {name: shown[endpoint.node] for name, endpoint in endpoints.items() if endpoint.node in shown}
 
 
 def read_endpoints(transaction: Transaction) -> dict[str, StorageEndpoint]:

@@ -1,6 +1,8 @@
-"""How each declared store is written to: as this machine's coordinator.toml says (`[storage.<id>]`)."""
+"""How each declared store is written to: as this machine's coordinator.toml says (`[storage.<id>]`); or, where a member
+runs it, by its pinned certificate.
+"""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -9,10 +11,11 @@ import trio
 from coordinator.base.storage_access import StorageAccess
 from coordinator.declared.kinds import StorageEndpoint
 from coordinator.storage.directory_store import DirectoryStore
+from coordinator.storage.node_store import open_node
 from coordinator.storage.s3_store import S3Access, opened_s3
 from coordinator.storage.store import OpenStore
 
-DIRECTORY, BUCKET = "directory", "bucket"
+DIRECTORY, BUCKET, NODE = "directory", "bucket", "node"
 
 
 @dataclass(frozen=True)
@@ -26,11 +29,12 @@ class StoreWay:
 
 @dataclass
 class Ways:
-    """`file_of` gives the file that `credential:NAME` stands for."""
+    """`file_of` gives the file that `credential:NAME` stands for, `identity` that of this coordinator's identity."""
 
     access: tuple[StorageAccess, ...]
     coordinator_id: str
     file_of: Callable[[str], Path]
+    identity: Callable[[], Path]
     now: Callable[[], float]
     _threads: dict[str, trio.CapacityLimiter] = field(default_factory=dict)
 
@@ -39,11 +43,13 @@ class Ways:
         """The endpoints that coordinator.toml names."""
         return frozenset(access.endpoint_id for access in self.access)
 
-    def find(self, endpoint: StorageEndpoint) -> StoreWay | None:
-        """None: whoever runs it keeps it up."""
+    def find(self, endpoint: StorageEndpoint, pins: Sequence[bytes] = ()) -> StoreWay | None:
+        """None: whoever runs it keeps it up. `pins`: the certificates of the member that runs it, DER."""
         access = next((access for access in self.access if access.endpoint_id == endpoint.id), None)
-        if access is None:
+        if access is None and not pins:
             return None
+        if access is None:
+            return StoreWay(f"{NODE} {endpoint.node}", lambda: open_node(endpoint.url, pins, self.identity))
         if access.directory:
             thread = self._threads.setdefault(access.directory, trio.CapacityLimiter(1))
             store = DirectoryStore(Path(access.directory), thread)

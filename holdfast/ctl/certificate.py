@@ -3,16 +3,21 @@
 Without network (rules K11, P15).
 """
 
+import os
+import re
 from pathlib import Path
 
 import click
 
+from coordinator.keys import identity as identities
+from coordinator.keys.signing_key import UnusableKeyError
 from coordinator.setup import configuration
 from holdfast.ctl import output
-from holdfast.ctl.socket import says_what_is_wrong
+from holdfast.ctl.socket import REFUSED, Failed, says_what_is_wrong
 from holdfast.terminal.shown import say, say_json
 from wire.certificate import BadCertificateError, Certificate, names_as_issuer, pem_to_der
 
+_CERTIFICATE = re.compile(rb"-----BEGIN CERTIFICATE-----.+?-----END CERTIFICATE-----\n?", re.DOTALL)
 _TITLES = {"file": "certificate", "authority": "CA for nodes"}
 
 
@@ -20,9 +25,10 @@ _TITLES = {"file": "certificate", "authority": "CA for nodes"}
 @click.argument("certificate", required=False, type=click.Path(path_type=Path, exists=True, dir_okay=False))
 @click.option("--configuration", "path", type=click.Path(path_type=Path), default=configuration.DEFAULT_PATH,
               show_default=True, help="Names the certificate, where none is given.")  # fmt: skip
+@click.option("--identity", is_flag=True, help="This coordinator's identity, by which storage nodes know it.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON, for scripts.")
 @says_what_is_wrong
-def show_certificate(certificate: Path | None, path: Path, as_json: bool) -> None:
+def show_certificate(certificate: Path | None, path: Path, identity: bool, as_json: bool) -> None:
     """The certificate that nodes are shown, its fingerprint, and the CA file that they are given for it.
 
     The CA is looked for beside the certificate, where init puts it. Another CA's file is not here: nodes are given
@@ -30,8 +36,8 @@ def show_certificate(certificate: Path | None, path: Path, as_json: bool) -> Non
     """
     from coordinator.keys.server_certificate import AUTHORITY  # noqa: PLC0415 - the network's library: no other command waits for it
 
-    file = certificate or configuration.file_of(configuration.load(path).certificate)
-    pem = file.read_bytes()
+    file = certificate or _file_of(path, identity=identity)
+    pem = b"".join(_CERTIFICATE.findall(file.read_bytes()))  # a key that lies with it is nobody's to be shown
     try:
         found = Certificate.read(pem_to_der(pem))
     except BadCertificateError as error:
@@ -53,6 +59,17 @@ def show_certificate(certificate: Path | None, path: Path, as_json: bool) -> Non
     text = str(answer.pop("certificate"))
     output.facts((_TITLES.get(name, name.replace("_", " ")), value) for name, value in answer.items())
     say(*text.splitlines())
+
+
+def _file_of(path: Path, *, identity: bool) -> Path:
+    """The file that coordinator.toml names."""
+    at = configuration.load(path)
+    if not identity:
+        return configuration.file_of(at.certificate)
+    try:
+        return identities.find(at.keys_directory, os.environ)
+    except UnusableKeyError as error:
+        raise Failed(f"{error} (holdfastctl coordinators pin)", REFUSED) from None
 
 
 def _authority(place: Path, shown: Certificate) -> Path | None:

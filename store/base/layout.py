@@ -52,6 +52,11 @@ class ClusterPaths:
         return self.home / "quarantine"
 
     @property
+    def published_files(self) -> Path:
+        """What a storage node keeps of all that is published (store/published_files.py)."""
+        return self.home / "published"
+
+    @property
     def relay(self) -> Path:
         """What is kept for neighbours (store/relay.py)."""
         return self.home / "relay"

@@ -70,6 +70,8 @@ TABLES = (
     ("[[service]]", agents.ServiceTable),
     ("[peers]", agents.PeersTable),
     ("[[peers.bootstrap]]", agents.BootstrapPeer),
+    ("[storage]", agents.StorageTable),
+    ("[[storage.writers]]", agents.StorageWriter),
     ("[intervals]", agents.IntervalsTable),
     ("[limits]", agents.LimitsTable),
     ("[log]", agents.LogTable),

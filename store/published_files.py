@@ -1,0 +1,126 @@
+"""The published files that a storage node keeps for others: a tree of whole containers, bounded, read by nobody here.
+
+    trust/ documents/ increments/ recoveries/ heads/      as `holdfastctl publish --to` names them
+
+It is no part of what this node runs: no scope, no pointer leads here. Who puts a file in has judged it
+(agent/storage/judging.py). `load` reads what is there, once, on a reading thread; `put` and `remove` are of the writing
+thread; `files` is replaced whole, so that others may look meanwhile.
+"""
+
+import hashlib
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from snapshot import envelope as envelopes
+from snapshot.container import ChunkParts
+from snapshot.identifiers import HEAD
+from snapshot.limits import Limits
+from snapshot.reasons import Rejected
+from store.base.disk import Disk, refusal
+from store.base.errors import StoreError, StoreFault
+
+FOLDERS = ("trust", "documents", "increments", "recoveries", "heads")
+PIECE_BYTES = 256 << 10
+_HASHED = re.compile(r"[0-9a-f]{64}\.hfs", re.ASCII)
+_NUMBERED = re.compile(r"[1-9][0-9]{0,15}\.hfs", re.ASCII)
+_OPENING_BYTES = 128 << 10
+
+
+@dataclass(frozen=True)
+class PublishedFile:
+    """`version`: of a head, so that none goes back."""
+
+    sha256: str
+    size: int
+    version: tuple[int, int] = (0, 0)
+
+
+class PublishedFiles:
+    """One of a node."""
+
+    def __init__(self, folder: Path, disk: Disk, most_bytes: int, most_files: int, limits: Limits) -> None:
+        self.most_bytes = most_bytes
+        self.most_files = most_files
+        self._folder = folder
+        self._disk = disk
+        self._limits = limits
+        self.files: Mapping[str, PublishedFile] = {}
+
+    @property
+    def used_bytes(self) -> int:
+        return sum(file.size for file in self.files.values())
+
+    def load(self) -> None:
+        """StoreError. What was cut off by a crash is a temporary file, and goes with the others at the start."""
+        try:
+            for name in ("", *FOLDERS):
+                if not (self._folder / name).is_dir():
+                    self._disk.make_directory(self._folder / name)
+            self.files = dict(self._read_folders())
+        except OSError as error:
+            raise refusal(error) from error
+
+    def check_room(self, path: str, size: int) -> None:
+        """StoreError `store_full` where a file of so many bytes has no room in the place of what lies there."""
+        before = self.files.get(path)
+        used = self.used_bytes - (before.size if before is not None else 0)
+        count = len(self.files) + (before is None)
+        if used + size > self.most_bytes or count > self.most_files:
+            raise StoreError(StoreFault.STORE_FULL, "what coordinators publish has more than [storage] lets it")
+
+    def put(self, path: str, source: Path, file: PublishedFile) -> None:
+        """`source`, a file of ours that is durable, is taken in. StoreError."""
+        self.check_room(path, file.size)
+        try:
+            self._disk.rename(source, self._folder / path)
+        except OSError as error:
+            raise refusal(error) from error
+        self.files = {**self.files, path: file}
+
+    def remove(self, path: str) -> None:
+        """Gone already is as good. StoreError."""
+        try:
+            self._disk.remove(self._folder / path)
+        except OSError as error:
+            raise refusal(error) from error
+        self.files = {name: file for name, file in self.files.items() if name != path}
+
+    def pieces(self, path: str) -> Iterator[bytes]:
+        """StoreError, also where another one takes its place meanwhile and is shorter."""
+        try:
+            with (self._folder / path).open("rb") as file:
+                while piece := file.read(PIECE_BYTES):
+                    yield piece
+        except OSError as error:
+            raise refusal(error) from error
+
+    def _read_folders(self) -> Iterator[tuple[str, PublishedFile]]:
+        for folder in FOLDERS:
+            for found in sorted((self._folder / folder).iterdir()):
+                path = f"{folder}/{found.name}"
+                if not is_path(path):
+                    self._disk.remove(found)
+                    continue
+                with found.open("rb") as file:
+                    digest = hashlib.file_digest(file, "sha256").hexdigest()
+                yield path, PublishedFile(digest, found.stat().st_size, self._version(folder, found))
+
+    def _version(self, folder: str, found: Path) -> tuple[int, int]:
+        if folder != "heads":
+            return (0, 0)
+        with found.open("rb") as file:
+            try:
+                opening = ChunkParts([file.read(_OPENING_BYTES)], self._limits).opening()
+                return envelopes.parse(opening.envelope, HEAD, self._limits).version
+            except Rejected:
+                return (0, 0)
+
+
+def is_path(path: str) -> bool:
+    """Whether files of such a name may lie here."""
+    folder, _, name = path.partition("/")
+    if folder not in FOLDERS:
+        return False
+    return (_NUMBERED if folder == "trust" else _HASHED).fullmatch(name) is not None
