@@ -4,6 +4,7 @@ import base64
 import configparser
 import re
 import textwrap
+import time
 import tomllib
 from dataclasses import fields
 
@@ -11,6 +12,7 @@ import pytest
 import yaml
 
 from agent.config import configuration as agents
+from agent.config import toml_form
 from coordinator.base import storage_access
 from coordinator.declared import resources as declared
 from coordinator.setup import configuration as coordinators
@@ -166,3 +168,12 @@ def stores(text: str) -> None:
     tables = tomllib.loads(text)["storage"]
     assert list(storage_access.access_faults(tables)) == []
     assert len(storage_access.read_access(tables)) == len(tables)
+
+
+def storage_node(text: str) -> None:
+    """A table of agent.toml; the certificate that it leaves out is put there."""
+    shown = make_identity("coordinator-1", time.time()).certificate_pem.decode().strip()
+    whole = re.sub(r"-----BEGIN.*-----END CERTIFICATE-----", shown, text, flags=re.DOTALL)
+    problems: list[str] = []
+    read = toml_form.read_table(agents.StorageTable, tomllib.loads(whole)["storage"], "storage", problems)
+    assert problems == [] and read is not None and read.writers[0].coordinator_id == "coordinator-1"
