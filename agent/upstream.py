@@ -174,6 +174,7 @@ def build(
             uniform,
             update.preparation.votes,
             local.validators.sees,
+            storage_listener.held_files,
         ),
         ends,
         SecondLook(sources, update.trust, uniform),

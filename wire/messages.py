@@ -291,6 +291,15 @@ class HeartbeatEvent(Message):
 
 
 @message
+class StorageReport(Message):
+    """What a storage node keeps of all that is published, and how much it may."""
+
+    files: int = member(integer())
+    bytes: int = member(integer())
+    most_bytes: int = member(integer())
+
+
+@message
 class Heartbeat(Message):
     """A report of the node (protocol.md 3), never a configuration write (rules S70)."""
 
@@ -317,6 +326,7 @@ class Heartbeat(Message):
     features: tuple[str, ...] | None = member(array(IDENTIFIER, 64), default=None)
     votes: tuple[Vote, ...] | None = member(array(record(Vote), VOTES_MAX), default=None)
     limits: Mapping[str, ScopeLimits] | None = member(table(SCOPE, record(ScopeLimits), SCOPES_MAX), default=None)
+    storage: StorageReport | None = member(record(StorageReport), default=None)
 
     def with_votes(self, votes: Iterable[Vote]) -> "Heartbeat":
         """With as many of the votes, the first ones first, as leave room for some of the journal."""

@@ -36,6 +36,7 @@ from wire.messages import (
     HeartbeatEvent,
     ScopeLimits,
     ScopeReport,
+    StorageReport,
     Vote,
 )
 from wire.request import JSON
@@ -50,7 +51,7 @@ REVOKED, ACCEPTED = "revoked", "accepted"
 @dataclass
 class Reporting:
     """`told` is what services were told last; `votes` what is made of each candidate that was judged; `validates`
-    whether a service's validator sees a scope.
+    whether a service's validator sees a scope; `storage` what is kept of all that is published.
     """
 
     node: RunningNode
@@ -60,6 +61,7 @@ class Reporting:
     uniform: Callable[[float, float], float]
     votes: Callable[[], Sequence[Vote]] = tuple
     validates: Callable[[str], bool] = lambda _: False
+    storage: Callable[[], StorageReport | None] = lambda: None
     started: float = field(default_factory=trio.current_time)
     _delivered: frozenset[Vote] = frozenset()  # of those that stand
     _has_more: bool = False
@@ -184,6 +186,7 @@ class Reporting:
             roots_confirmed=node.has_confirmed_roots(),
             features=FEATURES,
             limits=self._limits(),
+            storage=self.storage(),
         )
 
     def _limits(self) -> Mapping[str, ScopeLimits] | None:

@@ -18,6 +18,7 @@ from wire.backoff import BackOff
 from wire.limits import ListenerLimits
 from wire.listening import patient_listener
 from wire.logs import log
+from wire.messages import StorageReport
 from wire.pins import PinRefusedError, PinTable
 from wire.server import Server
 from wire.shedding import Gate
@@ -66,6 +67,13 @@ class StorageListener:
             await nursery.start(server.serve, listener)
             log.info("what is published is kept and served", listen=at.listen, files=len(self.api.kept.files))
             self.listening.set()
+
+    def held_files(self) -> StorageReport | None:
+        """As it is reported; None of a node that keeps none."""
+        kept = self.api.kept
+        if not self.listening.is_set():
+            return None
+        return StorageReport(len(kept.files), kept.used_bytes, kept.most_bytes)
 
     async def show(self) -> None:
         """After a renewal: the new certificate, from the next handshakes on."""

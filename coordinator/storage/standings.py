@@ -1,14 +1,19 @@
 """How each declared store stands, as an operator is told it: by the last word of whoever keeps it up."""
 
-from collections.abc import Iterator, Mapping
+import json
+from collections.abc import Iterator, Mapping, Set
+from dataclasses import replace
 
-from coordinator.database.database import Database
+from sqlalchemy import select
+
+from coordinator.database import schema
+from coordinator.database.database import Database, Transaction
 from coordinator.declared.kinds import StorageEndpoint
 from coordinator.storage import storage_records
 from coordinator.storage.storage_error import REMEDIES
 from coordinator.storage.storage_records import LEASE_S, HeardStore
 from coordinator.storage.storages import read_endpoints
-from wire.operators.operator_answers import STORAGE_STATES, StorageStanding, StorageStandings
+from wire.operators.operator_answers import STORAGE_STATES, HeldFiles, StorageStanding, StorageStandings
 
 CURRENT, BEHIND, FAILING, SILENT, ELSEWHERE = STORAGE_STATES
 
@@ -19,16 +24,28 @@ def read_standings(
     """`is_repeated`: a word is said again while nothing changes, so that silence means something."""
     with database.read() as transaction:
         endpoints = read_endpoints(transaction)
+        held = _held(transaction, {endpoint.node for endpoint in endpoints.values() if endpoint.node})
     heard = [store for store in storage_records.all_of(database) if store.endpoint_id in endpoints]
     spoken_of = {store.endpoint_id for store in heard}
     unheard = (_elsewhere(endpoint) for name, endpoint in endpoints.items() if name not in spoken_of)
-    stores = [*_heard_stores(heard, endpoints, now, is_repeated=is_repeated), *unheard]
+    stores = [
+        replace(store, held=held.get(endpoints[store.id].node))
+        for store in (*_heard_stores(heard, endpoints, now, is_repeated=is_repeated), *unheard)
+    ]
     return StorageStandings(
         now=now,
         answering=answering,
         stores=tuple(sorted(stores, key=lambda store: (store.id, store.coordinator_id))),
         undeclared=tuple(sorted(configured - endpoints.keys())),
     )
+
+
+def _held(transaction: Transaction, node_ids: Set[str]) -> dict[str, HeldFiles]:
+    """What these members have last reported of their files."""
+    table = schema.node_status
+    columns = select(table.c.node_id, table.c.last_seen, table.c.body).where(table.c.node_id.in_(sorted(node_ids)))
+    said = {row.node_id: (json.loads(row.body).get("storage"), row.last_seen) for row in transaction.rows(columns)}
+    return {node_id: HeldFiles(**found, at=at) for node_id, (found, at) in said.items() if found is not None}
 
 
 def _heard_stores(
@@ -52,6 +69,7 @@ def _heard_stores(
             fault=report.fault,
             detail=report.detail,
             remedy=REMEDIES.get(report.fault, ""),
+            held=None,
         )
 
 
@@ -71,4 +89,5 @@ def _elsewhere(endpoint: StorageEndpoint) -> StorageStanding:
         fault="",
         detail="",
         remedy="",
+        held=None,
     )

@@ -50,6 +50,9 @@ def _render(answer: StorageStandings) -> None:
 
 def _sentences(store: StorageStanding) -> list[str]:
     said = [f"{store.fault}: {store.detail} ({store.remedy})"] if store.fault else []
+    if store.held is not None:
+        used = f"{store.held.bytes >> 20} of {store.held.most_bytes >> 20} MiB"
+        said.append(f"its node keeps {store.held.files} files, {used}, as it reported at {output.time(store.held.at)}")
     if store.state == "silent":
         said.append(f"nothing was heard of {store.coordinator_id}, which keeps it up")
     return said

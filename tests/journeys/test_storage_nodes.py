@@ -79,6 +79,7 @@ def test_a_storage_node_feeds_a_node_whose_coordinator_is_gone(lab, gateway, dep
 
     gateway.until(is_current)
     gateway.kill()
+    depot.until(lambda: (standing(lab)["depot"]["held"] or {"files": 0})["files"] == standing(lab)["depot"]["files"])
     before = standing(lab)["depot"]["good_at"]
     declare(lab, 8082, url, shown["fingerprint"])
     until_published(lab)

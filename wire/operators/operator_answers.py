@@ -312,10 +312,21 @@ class ReplicaStandings(AnswerMessage):
 
 
 @message
+class HeldFiles:
+    """What a storage node keeps, and may keep at most, as it said `at`."""
+
+    files: int = member(COUNT)
+    bytes: int = member(COUNT)
+    most_bytes: int = member(COUNT)
+    at: float
+
+
+@message
 class StorageStanding:
     """One declared store. `way`: how it is written to, and by whose word the rest is; nothing where no coordinator
     keeps it up. `files`: known to lie there; `behind`: that it lacks, for `lag_s`, of which it has `refused` some.
-    `fault`, `detail`: why the last round came to nothing, or nothing. Times are Unix seconds.
+    `fault`, `detail`: why the last round came to nothing, or nothing. `held`: what the member that runs it has last
+    reported. Times are Unix seconds.
     """
 
     id: str = member(IDENTIFIER)
@@ -332,6 +343,7 @@ class StorageStanding:
     fault: str
     detail: str
     remedy: str
+    held: HeldFiles | None
 
 
 @message
