@@ -24,7 +24,7 @@ def read_standings(
     """`is_repeated`: a word is said again while nothing changes, so that silence means something."""
     with database.read() as transaction:
         endpoints = read_endpoints(transaction)
-        held = _held(transaction, {endpoint.node for endpoint in endpoints.values() if endpoint.node})
+        held = _read_reports(transaction, {endpoint.node for endpoint in endpoints.values() if endpoint.node})
     heard = [store for store in storage_records.all_of(database) if store.endpoint_id in endpoints]
     spoken_of = {store.endpoint_id for store in heard}
     unheard = (_elsewhere(endpoint) for name, endpoint in endpoints.items() if name not in spoken_of)
@@ -40,7 +40,7 @@ def read_standings(
     )
 
 
-def _held(transaction: Transaction, node_ids: Set[str]) -> dict[str, HeldFiles]:
+def _read_reports(transaction: Transaction, node_ids: Set[str]) -> dict[str, HeldFiles]:
     """What these members have last reported of their files."""
     table = schema.node_status
     columns = select(table.c.node_id, table.c.last_seen, table.c.body).where(table.c.node_id.in_(sorted(node_ids)))
