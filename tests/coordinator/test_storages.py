@@ -75,8 +75,14 @@ async def test_what_is_published_is_at_each_store_though_one_fails(founded: Foun
 
         await until(is_there)
         whole = tmp_path / "whole"
-        await trio.to_thread.run_sync(static_tree.publish, at.daemon.coordinator.database, whole)
-        assert files(disk) == files(whole) == await trio.to_thread.run_sync(s3.keys)
+
+        async def is_whole() -> bool:
+            """What is announced no more may lie there for a while."""
+            await trio.to_thread.run_sync(static_tree.publish, at.daemon.coordinator.database, whole)
+            at_s3, expected = await trio.to_thread.run_sync(s3.keys), files(whole).items()
+            return expected <= files(disk).items() and expected <= at_s3.items()
+
+        await until(is_whole)
         found = await standing()
         assert (found["theirs"]["state"], found["theirs"]["way"]) == ("elsewhere", "")
         assert found["broken"]["fault"] == "unreachable" and found["broken"]["remedy"]
