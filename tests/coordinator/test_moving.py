@@ -123,6 +123,24 @@ def test_it_goes_from_a_file_to_a_server_and_the_history_goes_on_there(
     assert again.code is Code.WRONG_RECIPIENT
 
 
+def test_it_goes_from_a_server_to_a_file(tmp_path: Path, postgresql_url: str, b: Place):
+    """rules K24, S1: the other way, after which the first one's database is moved for each coordinator of it."""
+    a = Place(tmp_path / "a-server", "coord-a", postgresql_url)
+    a.init()
+    database, beside = a.opened(), a.opened()
+    admit(a, database, "n1")
+    b.import_(a.export(b).file)
+    there = b.opened()
+    assert [entry.node_id for entry in catalog.nodes(there)] == ["n1"]
+    for name in history_check.COMPARED:
+        assert history_check.compare(there, name) == ""
+    allow(there, "n2")
+    assert history_check.verify(there).faults == []
+    assert refusal(lambda: allow(beside, "n3")).code is Code.MOVED
+    for opened in (database, beside, there):
+        opened.close()
+
+
 @pytest.mark.parametrize("is_there", ["database", "keys/seed", "tls/server.pem", "../coordinator.toml"])
 def test_nothing_that_is_there_is_overwritten(a: Place, b: Place, is_there: str):
     made = a.export(b)
