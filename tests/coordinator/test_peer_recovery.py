@@ -10,6 +10,8 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+import trio
+import trio.testing
 from sqlalchemy import delete, update
 
 from coordinator.base.refusal import Code, Refused
@@ -30,9 +32,10 @@ from coordinator.membership.recover_messages import RecoverAnswer, RecoverReques
 from coordinator.runtime.recovering import _keep
 from coordinator.setup import begin_history, configuration, pin_identity
 from coordinator.setup.opening import with_history
+from examples.demo.processes import free_ports
 from snapshot import canonical
 from tests.coordinator import entered
-from tests.coordinator.daemon import running
+from tests.coordinator.daemon import Running, running
 from tests.coordinator.founding import Founded
 from tests.coordinator.owners import OWNERS
 from tests.coordinator.sets import FIRST, SECOND, THIRD, Coordinators
@@ -370,3 +373,63 @@ async def test_a_stranger_and_one_that_was_taken_away_are_not_let_in(pair: tuple
         replicas.remove(database, "coord-2", answering="coord-1", actor="root", now=one.now)
         await first.daemon.recovering.attempt()
         assert not list(table)
+
+
+# ---- whom it asks, and when
+
+
+def asked_of(other: Running) -> str:
+    return other.daemon.coordinator.standstill.recovery
+
+
+async def test_one_after_the_other_is_asked_and_the_first_success_ends_it(pair: tuple[Founded, Founded]) -> None:
+    """rules H22, H28, H43: nobody listens at the first place, the second one is good; what was said of each is told"""
+    one, two = pair
+    (closed,) = free_ports(1)
+    async with running(one) as first:
+        two.settings += f'\n[peers]\nask = "127.0.0.1:{closed}, 127.0.0.1:{first.ports.coordinators}"'
+        async with running(two) as other:
+            await other.daemon.recovering.attempt()
+            await first.daemon.recovering.attempt()
+            assert await other.daemon.recovering.attempt()
+            assert asked_of(other) == ""
+            (other.daemon.coordinator.keys_directory / seeds.FILE).stat()
+
+
+async def test_where_all_fail_it_says_whom_it_asked_and_tries_again(pair: tuple[Founded, Founded]) -> None:
+    """rules H25, H28, H29, H43: from step 1 each time, until it is cancelled; without a peer it fails as well"""
+    one, two = pair
+    (closed,) = free_ports(1)
+    two.settings += f'\n[peers]\nask = "127.0.0.1:{closed}"'
+    async with running(one) as first, running(two) as other:
+        recovering = other.daemon.recovering
+        for _ in range(2):
+            assert not await recovering.attempt()
+            assert f"coord-1 at https://127.0.0.1:{closed}: connect_failed" in asked_of(other)
+        await other.daemon.keeper.look()
+        status, said = await other.probe("/probe/readiness")
+        assert (status, b"recovery_mode" in said, b"asked in vain" in said) == (503, True, True)
+        database = first.daemon.coordinator.database
+        outside_of(database, delete(schema.objects).where(schema.objects.c.key.like("identities/%")))
+        assert not await recovering.attempt()
+        assert "names no other coordinator" in asked_of(other)
+
+
+async def test_nobody_has_to_call_it(pair: tuple[Founded, Founded]) -> None:
+    """rules H10, H16, H25, H36, H18: by looking alone, also past looks that fail; and startup covers one round"""
+    one, two = pair
+    async with running(one) as first:
+        two.settings += f'\n[peers]\nask = "127.0.0.1:{first.ports.coordinators}"'
+        async with running(two) as other:
+            with trio.fail_after(60):
+                await other.daemon.recovering.tried.wait()
+                while (await other.probe("/probe/readiness"))[0] != 200:
+                    await trio.testing.wait_all_tasks_blocked(0.05)
+            assert (await other.probe("/probe/startup"))[0] == 200
+            assert (other.daemon.coordinator.keys_directory / seeds.FILE).exists()
+
+
+def outside_of(database: Database, statement: object) -> None:
+    database.is_tampered = True
+    with database.engine.begin() as connection:
+        connection.execute(statement)

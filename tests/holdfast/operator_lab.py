@@ -157,12 +157,13 @@ def prepared_of(lab: Lab, folder: Path, database: str, host: str, name: str = "c
     folder.mkdir()
     further = Lab(folder)
     listen = [word for door in ("join", "admin", "probes") for word in (f"--listen-{door}", "127.0.0.1:0")]
-    listen += ["--listen-coordinators", f"127.0.0.1:{free_ports(1)[0]}"]
+    fleet, among = free_ports(2)  # kept over a stop
+    listen += ["--listen", f"0.0.0.0:{fleet}", "--listen-coordinators", f"127.0.0.1:{among}"]
     place = ("--state", "state", "--configuration", further.configuration, "--admin-socket", further.socket)
     names = ("--url", f"https://{host}:7443", "--host", "localhost", "--cluster", "prod", "--database", database)
     first = lab.asked.get(JoinFacts, "invitation")
     roots = [word for key_id in first.root_key_ids for word in ("--root-key-id", key_id)]
-    made = further.good("coordinators", "prepare", name, *names, *roots, *place, *listen, *EVERYWHERE, "--json").json
+    made = further.good("coordinators", "prepare", name, *names, *roots, *place, *listen, "--json").json
     return further, made["certificate_sha256"]
 
 

@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
+from examples.demo.processes import free_ports
 from tests.coordinator import postgresql
 from tests.fakes.storage import own_address
 from tests.holdfast.operator_lab import (
-    EVERYWHERE,
     Lab,
     declare_coordinators,
     introduce,
@@ -33,7 +33,8 @@ def database(tmp_path: Path) -> Iterator[str]:
 @pytest.fixture
 def labs(tmp_path: Path, database: str) -> Iterator[tuple[Lab, Lab, Lab]]:
     (tmp_path / "first").mkdir()
-    with running(tmp_path / "first", "--host", own_address(), "--database", database, *EVERYWHERE) as first:
+    listen = ("--listen", f"0.0.0.0:{free_ports(1)[0]}")  # kept over a stop
+    with running(tmp_path / "first", "--host", own_address(), "--database", database, *listen) as first:
         prepared = [
             prepared_of(first, tmp_path / folder, database, own_address(), name)
             for folder, name in zip(("second", "third"), NAMES[1:], strict=True)
