@@ -13,6 +13,7 @@ from examples.demo.processes import free_ports
 from tests.coordinator import postgresql
 from tests.fakes.storage import own_address
 from tests.holdfast.operator_lab import (
+    UNGUARDED,
     Lab,
     declare_coordinators,
     introduce,
@@ -20,6 +21,8 @@ from tests.holdfast.operator_lab import (
     running,
 )
 from tests.journeys.gateway import FABRIC, Gateway
+
+pytestmark = pytest.mark.slow
 
 NAMES = ("coordinator-1", "coordinator-2", "coordinator-3")
 
@@ -34,7 +37,9 @@ def database(tmp_path: Path) -> Iterator[str]:
 def labs(tmp_path: Path, database: str) -> Iterator[tuple[Lab, Lab, Lab]]:
     (tmp_path / "first").mkdir()
     listen = ("--listen", f"0.0.0.0:{free_ports(1)[0]}")  # kept over a stop
-    with running(tmp_path / "first", "--host", own_address(), "--database", database, *listen) as first:
+    with running(
+        tmp_path / "first", "--host", own_address(), "--database", database, *listen, settings=UNGUARDED
+    ) as first:
         prepared = [
             prepared_of(first, tmp_path / folder, database, own_address(), name)
             for folder, name in zip(("second", "third"), NAMES[1:], strict=True)
@@ -42,6 +47,9 @@ def labs(tmp_path: Path, database: str) -> Iterator[tuple[Lab, Lab, Lab]]:
         pins = [f"{name}={pin}" for name, (_, pin) in zip(NAMES[1:], prepared, strict=True)]
         declare_coordinators(first, NAMES[0], *pins)
         found = (first, *(lab for lab, _ in prepared))
+        for lab in found[1:]:
+            with lab.configuration.open("a") as configuration:
+                configuration.write(f"\n[settings]\n{UNGUARDED}\n")
         introduce(*found)
         first.stop()
         first.start()
@@ -116,7 +124,7 @@ def test_each_stands_in_for_the_others_and_nobody_carried_a_secret(labs: tuple[L
             assert left.good("audit", "verify", "--json").json["good"]
             come_back(*down)
 
-        declare_coordinators(second, *NAMES)  # in the middle of it
+        declare_coordinators(first, *NAMES)  # in the middle of it
         began = time.monotonic()
         for lab in labs:
             lab.until_ready()
