@@ -170,6 +170,7 @@ def prepared_of(lab: Lab, folder: Path, database: str, host: str, name: str = "c
 def declare_coordinators(lab: Lab, *named: str) -> None:
     """A set that root keys sign, brought in where it was made."""
     file = lab.folder / "set.json"
+    file.unlink(missing_ok=True)
     lab.good("coordinators", "set", *named, "--request", file)
     lab.good("trust", "sign", file, "--root-key", lab.roots, "--yes")
     lab.good("coordinators", "commit", file)
