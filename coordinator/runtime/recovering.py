@@ -102,7 +102,15 @@ class Recovering:
             return True
         self._manifest = tried.content
         self._admit(tried)
-        return (not self._lacks(tried) or await self._ask_all(tried)) and await self._certify(tried)
+        if self._lacks(tried):
+            if not await self._ask_all(tried):
+                return False
+            await self._take_up()  # or it would say until the next look that something is missing
+        return await self._certify(tried)
+
+    async def _take_up(self) -> None:
+        if self._at.peers.take_up is not None:
+            await self._at.peers.take_up()
 
     async def _ask_all(self, tried: UnverifiedManifest) -> bool:
         """One after the other."""
@@ -146,8 +154,7 @@ class Recovering:
         at.standstill.uncertified = ""
         if made is not None:
             log.info("made a certificate of the coordinators' CA", certificate=made.fingerprint, names=list(made.names))
-            if at.peers.take_up is not None:
-                await at.peers.take_up()
+            await self._take_up()
         return True
 
     async def _publish(self) -> None:

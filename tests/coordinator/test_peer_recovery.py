@@ -323,7 +323,7 @@ async def test_a_manifest_out_of_form_ends_nothing(pair: tuple[Founded, Founded]
                 assert not await recovering.attempt()
                 assert not (two.folder / "keys" / seeds.FILE).exists()
                 point(database, before)
-            await first.daemon.keeper.look()  # it may have met one of them
+            await first.daemon.keeper.look()  # it has seen what was forged as well, it may be, and is not ready by that
             await first.daemon.recovering.attempt()
             assert await recovering.attempt()
 
