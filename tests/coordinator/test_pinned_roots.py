@@ -1,4 +1,4 @@
-"""Recovery mode: what a coordinator does not do while what it lacks is elsewhere (rules H15, H16, H17, H34).
+"""Whom a coordinator believes, and what it does not do while what it lacks is elsewhere (rules H15, H16, H17, H34).
 
 The rules' own words are in docs/rules.toml; each test shows what is refused, that nothing changed, and that it ends.
 """
