@@ -63,6 +63,16 @@ def pin(at: Configuration, *, anew: bool, actor: str, now: float) -> PinnedIdent
         database.close()
 
 
+def pin_if_none(at: Configuration, *, actor: str, now: float) -> PinnedIdentity | None:
+    """The same, of a cluster from before there were identities; None where this coordinator has one."""
+    database = open_database(at)
+    try:
+        is_pinned = bool(replicas.identity_of(database, at.coordinator_id))
+    finally:
+        database.close()
+    return None if is_pinned else pin(at, anew=False, actor=actor, now=now)
+
+
 def _pin(database: Database, at: Configuration, *, anew: bool, actor: str, now: float) -> PinnedIdentity:
     keys, name = at.keys_directory.absolute(), at.coordinator_id
     is_done = partial(_is_pinned, database, keys, name)

@@ -200,18 +200,20 @@ def certificate(
 @click.option("--json", "as_json", is_flag=True, help="Print JSON, for scripts.")
 @says_what_is_wrong
 def begin_history(anew: bool, path: Path, yes: bool, as_json: bool) -> None:
-    """Begin the signed history of a cluster from before there was one. Stop its coordinators first.
+    """Carry over a cluster from before there was a signed history: begin it. Stop its coordinators first.
 
     Makes seed and salt beside the config keys, and the first link: over the state as it stands, with all audit rows
     that there are. From then on each change is a signed link (holdfastctl audit verify). Either all of it is done, or
-    nothing.
+    nothing. Then, as a link of its own, the coordinator of this machine gets an identity, where it has none: what `pin`
+    does alone, for others and after an interruption.
     """
     with with_a_coordinators_libraries():
         from holdfast.ctl import setup  # noqa: PLC0415 - the database's library: no other command waits for it
 
     at = configuration.load(path)
     what = "Give up the history that there is, and begin another one" if anew else "Begin the signed history"
-    confirm(f"{what} over the state as it stands, with a seed in {at.keys_directory}?", yes=yes)
+    keys = at.keys_directory
+    confirm(f"{what} over the state as it stands, with a seed and this coordinator's identity in {keys}?", yes=yes)
     setup.begin_history(at, anew=anew, as_json=as_json)
 
 

@@ -3,7 +3,7 @@
 import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -29,6 +29,14 @@ from holdfast.ctl.socket import REFUSED, UNANSWERED, Failed
 from holdfast.ctl.trust import new_passphrase
 from holdfast.terminal.clock import wall_clock
 from holdfast.terminal.shown import say, say_json
+
+
+@dataclass(frozen=True)
+class CarriedOver:
+    """What a cluster from before has now. `identity`: None where the coordinator of this machine had one."""
+
+    history: BegunHistory
+    identity: PinnedIdentity | None
 
 
 def found_cluster(given: dict[str, object]) -> None:
@@ -59,10 +67,12 @@ def prepare_further(given: dict[str, object]) -> None:
 
 
 def begin_history(at: Configuration, *, anew: bool, as_json: bool) -> None:
-    """The history of the cluster of this machine's coordinator."""
+    """The history of the cluster of this machine's coordinator, and an identity for it where it has none."""
     with telling_of_the_database():
         made = begun_history.begin(at, anew=anew, actor=as_actor(), now=wall_clock())
-    say_made(made, {"as_json": as_json}, _render_history)
+        own = pinned_identity.pin_if_none(at, actor=as_actor(), now=wall_clock())
+    carried = CarriedOver(made, own)
+    say_made(carried, {"as_json": as_json}, _render_history)
 
 
 def pin_identity(at: Configuration, *, anew: bool, as_json: bool) -> None:
@@ -224,17 +234,20 @@ def _render_prepared(made: PreparedCoordinator) -> None:
     say("Then here: systemctl start holdfast-coordinator, and declare its URL in the Cluster: holdfastctl apply")
 
 
-def _render_history(made: BegunHistory) -> None:
-    output.facts(
-        [
-            ("cluster", made.cluster_id),
-            ("history key", made.history_key),
-            ("seed", f"{made.seed}, {'new' if made.is_seed_new else 'there already'}"),
-            ("audit rows in link 1", made.rows),
-        ]
-    )
-    say("The seed is a secret, and in backups with keys from now on: make one.")
-    say("Next: copy the seed beside the config keys of every other coordinator, start them, holdfastctl audit verify")
+def _render_history(made: CarriedOver) -> None:
+    begun, own = made.history, made.identity
+    facts: list[tuple[str, object]] = [
+        ("cluster", begun.cluster_id),
+        ("history key", begun.history_key),
+        ("seed", f"{begun.seed}, {'new' if begun.is_seed_new else 'there already'}"),
+        ("audit rows in link 1", begun.rows),
+    ]
+    if own is not None:
+        facts.append((f"identity of {own.coordinator_id}", f"{own.certificate_sha256}  {own.identity}"))
+    output.facts(facts)
+    say("Seed and identity are secrets, and in backups with keys from now on: make one.")
+    say("Next: start it, holdfastctl audit verify; then, on the machine of each other coordinator: a copy of the seed")
+    say("beside its config keys, holdfastctl coordinators pin")
 
 
 def _render_identity(made: PinnedIdentity) -> None:
@@ -252,4 +265,6 @@ def _render_identity(made: PinnedIdentity) -> None:
 def _plain(value: object) -> object:
     if isinstance(value, (list, tuple)):
         return [_plain(inner) for inner in value]
+    if isinstance(value, dict):
+        return {name: _plain(inner) for name, inner in value.items()}
     return str(value) if isinstance(value, Path) else value

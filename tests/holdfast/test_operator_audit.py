@@ -49,13 +49,22 @@ def test_what_was_changed_from_outside_is_named(lab: Lab) -> None:
 
 
 def test_a_cluster_from_before_is_carried_over(lab: Lab) -> None:
-    """What `init` of an earlier version left: no seed, no history. It goes on, and says so."""
+    """rules H0, H24: what `init` of an earlier version left: no seed, no history, no identity. It goes on, and says so;
+    one command gives it all of them.
+    """
     seed = lab.keys / "seed"
     arguments = ("coordinators", "begin-history", "--configuration", lab.configuration)
     assert lab.ctl(*arguments, "--yes").status == REFUSED  # it runs
     lab.stop()
     seed.unlink()
-    outside(lab, "DELETE FROM pointers", "DELETE FROM transitions", "UPDATE audit SET link = NULL")
+    (lab.keys / "identity.pem").unlink()
+    outside(
+        lab,
+        "DELETE FROM pointers",
+        "DELETE FROM transitions",
+        "UPDATE audit SET link = NULL",
+        "UPDATE coordinators SET identity_sha256 = ''",
+    )
     lab.start()
     assert "has no signed history (holdfastctl coordinators begin-history)" in lab.log()
     assert "none: changes are not proven" in lab.good("status").out
@@ -65,10 +74,14 @@ def test_a_cluster_from_before_is_carried_over(lab: Lab) -> None:
     assert lab.ctl(*arguments).status == UNCONFIRMED
     assert not seed.exists()
     made = lab.good(*arguments, "--yes", "--json").json
-    assert (Path(made["seed"]).samefile(seed), seed.stat().st_mode & 0o777) == (True, 0o600)
+    begun, own = made["history"], made["identity"]
+    assert (Path(begun["seed"]).samefile(seed), seed.stat().st_mode & 0o777) == (True, 0o600)
+    assert Path(own["identity"]).samefile(lab.keys / "identity.pem")
     lab.start()
+    (standing,) = lab.good("coordinators", "status", "--json").json["coordinators"]
+    assert (standing["state"], standing["identity"]) == ("ready", own["certificate_sha256"])
     told = lab.good("audit", "verify", "--json").json
     assert (told["good"], told["oldest"]) == (True, 1)
-    assert told["rows"] >= made["rows"]
+    assert told["rows"] >= begun["rows"]
     secret = seed.read_text()
     assert secret not in lab.log() + (lab.folder / "state" / "coordinator.db").read_bytes().decode("latin-1")
