@@ -652,6 +652,10 @@ _REQUEST: Table = {
 }
 
 _LISTENER: Table = {
+    "unsupported_protocol": Explanation(
+        "A head request names a version of the protocol that this coordinator does not serve. Nothing was noted.",
+        "Install the same release on both, the coordinators first; the node asks the others meanwhile.",
+    ),
     "both_automatic": Explanation(
         "The manual maps of two nodes both say automatic_refresh for each other.",
         "Take it away on one of them: one side of a pair is the one that is copied from.",

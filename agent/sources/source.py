@@ -17,6 +17,7 @@ import trio
 from wire.backoff import LEAST_S, BackOff
 from wire.client import Call, ClientError, ClientFault, HttpClient, Reply, Streamed
 from wire.endpoint import Endpoint, path
+from wire.version import PROTOCOL
 
 FILE_SUFFIX = ".hfs"
 # Of a file that is not there; an object store says the second to whom it does not let list.
@@ -64,7 +65,7 @@ class DocumentPlace:
 def head_place(node_id: str, held: tuple[int, int], wait_s: int) -> DocumentPlace:
     """`held`: (authority_epoch, generation)."""
     epoch, generation = held
-    route = path("v1", "head", generation=generation, epoch=epoch, wait=wait_s)
+    route = path("v1", "head", generation=generation, epoch=epoch, wait=wait_s, protocol=PROTOCOL)
     return DocumentPlace(route, path("heads", _file_name(node_id)))
 
 

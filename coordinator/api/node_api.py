@@ -37,6 +37,7 @@ from wire.peer import Peer, PinState, TlsPeer, UnixPeer
 from wire.request import JSON, HttpError, Request, Response
 from wire.routes import Handler, HttpRoute, Routes
 from wire.shedding import Concern, Rate
+from wire.version import PROTOCOL
 
 DOCUMENT = ("content-type", "application/vnd.holdfast.document")
 MOST_WAIT_S = 300
@@ -159,6 +160,7 @@ class NodeApi:
     async def head(self, request: Request) -> Response:
         """A newer head at once, or when there is one within the wait; 204 leaves the held one as it is (rules K20)."""
         peer = await self._member(request)
+        _check_protocol(request)
         held = (
             request.query_integer("epoch", 0, 0, MAX_INTEGER),
             request.query_integer("generation", 0, 0, MAX_INTEGER),
@@ -409,6 +411,13 @@ def _to_peers(handler: Handler) -> Handler:
             raise unavailable(error) from error
 
     return answer
+
+
+def _check_protocol(request: Request) -> None:
+    """Before anything is noted (rules K45). Who names none is of a release that knew of one alone."""
+    asked = request.query_integer("protocol", PROTOCOL, 0, MAX_INTEGER)
+    if asked != PROTOCOL:
+        raise HttpError(400, "unsupported_protocol", f"protocol {asked} is not served here, {PROTOCOL} is")
 
 
 def _check_rate(rate: Rate, key: str) -> None:

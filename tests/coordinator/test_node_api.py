@@ -328,6 +328,18 @@ async def test_a_head_request_out_of_form_is_refused(founded: Founded, query: st
         assert await refusal(node.get(f"/v1/head?{query}")) == "bad_request"
 
 
+async def test_a_protocol_that_is_not_served_is_refused_before_any_change(founded: Founded) -> None:
+    """rules K45: and the next request, in the one that is, goes through"""
+    async with running(founded) as at:
+        follower = Follower(await at.admit("node-a"))
+        assert (await follower.node.get("/v1/head?protocol=1")).status == 200
+        before = await at.ask("GET", "/v1/nodes/node-a")
+        assert await refusal(follower.node.get("/v1/head?protocol=2&generation=1&epoch=9")) == "unsupported_protocol"
+        assert (await at.ask("GET", "/v1/status"))["alarms"] == {}
+        assert await at.ask("GET", "/v1/nodes/node-a") == before
+        assert await follower.sync()
+
+
 # ---- documents
 
 

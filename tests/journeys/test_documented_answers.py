@@ -215,6 +215,11 @@ def test_what_the_coordinator_answers_its_operators_is_what_its_page_says(lab: L
         "algorithm": "ed25519",
         "public_key": base64.b64encode(der).decode(),
     }
+    assert api.ask("GET", "/v1/storage")["stores"] == []
+    assert api.ask("GET", "/v1/coordinators/recover")["lacks"] == ""
+    brought = {"owner": "alice", "manifest": "", "seed": "AAAA", "salt": "AAAA", "signature": "AAAA"}
+    assert api.ask("POST", "/v1/coordinators/recover", brought)["code"] == "bad_request"
+    assert api.ask("POST", "/v1/coordinators/shares", {})["code"] == "no_state"
     drafted = api.ask("POST", "/v1/coordinators/set", wanted)
     assert api.ask("POST", "/v1/coordinators/commit", {"set": drafted["request"]})["code"] == "not_found"
     assert api.ask("GET", "/v1/coordinators/ca")["authorities"] == []

@@ -84,6 +84,18 @@ def test_a_daemon_is_watched_restarted_and_has_no_powers(unit):
     assert asked["PrivateUsers"] == "no"  # yes hides who calls
 
 
+@pytest.mark.parametrize("unit", DAEMONS)
+def test_a_daemon_starts_with_a_network_and_a_clock_as_an_account_of_its_own(unit):
+    """rules K52: what it keeps only that account reads; that nothing starts unconfigured is said by its own tests
+    (test_before_there_is_a_cluster_it_says_how_one_begins, test_the_agents_as_installed_names_no_cluster)
+    """
+    (after,) = setting(unit, "After")
+    assert {"network-online.target", "time-sync.target"} <= set(after.split())
+    assert setting(unit, "Wants") == ["network-online.target"]
+    assert setting(unit, "User") == ["holdfast-coordinator" if "coordinator" in unit else "holdfast"]
+    assert setting(unit, "StateDirectoryMode") == ["0700"]
+
+
 def test_a_coordinator_has_descriptors_for_every_caller_it_lets_in():
     """threats M13: all listeners full, and as many again for everything else; a bound for what nobody has thought of"""
     unit = "holdfast-coordinator.service"

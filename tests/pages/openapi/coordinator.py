@@ -69,6 +69,7 @@ OPERATIONS = {
             query("epoch", COUNT, "The authority epoch of the head that the caller holds; 0 for none."),
             query("generation", COUNT, "Its generation; 0 for none."),
             query("wait", {"type": "integer", "minimum": 0, "maximum": 300}, "Seconds to hold the request."),
+            query("protocol", COUNT, "The version of the protocol; 1 where it is left out. Another: 400."),
         ),
         description="A long poll. A revoked node is given the head that says so, and then 403.",
     ),
