@@ -38,6 +38,15 @@ def peer_toml(text: str) -> None:
     assert [(peer.node_id, peer.relay, peer.certificate) for peer in read.peers.bootstrap] == [("ulm-1", True, der)]
 
 
+def manual_toml(text: str) -> None:
+    """Of a pair by hand, as it stands on the side that is attended."""
+    der = make_identity("hall-2", 1_800_000_000.0).der
+    read = agent_toml(text.replace("MIIB...", base64.b64encode(der).decode()))
+    assert [(peer.node_id, peer.certificate, peer.automatic_refresh) for peer in read.manual_peers] == [
+        ("hall-2", der, False)
+    ]
+
+
 def relay_toml(text: str) -> None:
     read = agent_toml(text)
     assert read.peers.relay and read.peers.listen and read.node.direct_url

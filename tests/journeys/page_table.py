@@ -27,6 +27,7 @@ from tests.journeys.page_fragments import (
     drop_in_of_a_further_cluster,
     file_of_a_consumer,
     heartbeat,
+    manual_toml,
     modules_named,
     packages,
     peer_toml,
@@ -96,6 +97,7 @@ ENDLESS = {"journalctl": "tests/systemd/arrival.py", "holdfast status --watch": 
 BACKUP = "tests/journeys/test_backup.py"
 FAILOVER = "tests/coordinator/test_servers_failover.py"
 HISTORY = "tests/holdfast/test_operator_audit.py"
+BY_HAND = "tests/journeys/test_pair_by_hand.py"
 LEAVING = "tests/holdfast/test_operator_leaving.py"
 LAB = "tests/holdfast/operator_lab.py"
 COORDINATORS = "tests/holdfast/test_operator_coordinators.py"
@@ -223,6 +225,9 @@ COVERED: dict[str, list[tuple[str, Kind]]] = {
         ("[node]", Reads(relay_toml)),
         ("[node]", Reads(peer_toml)),
         ("holdfast may validate_peers", Runs(before=whole_node, statuses={"holdfast may": 1})),
+        ("holdfast show-certificate", Elsewhere(BY_HAND, '"show-certificate"')),
+        ("[node]", Reads(manual_toml)),
+        ("holdfast import", Elsewhere(BY_HAND, '"import"')),
     ],
     "docs/operating.md": [
         ("holdfastctl init prod", Runs()),
