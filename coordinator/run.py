@@ -107,6 +107,7 @@ class Daemon:
         """Until SIGTERM or SIGINT, or cancelled. SocketError, ListenError before anybody is let in."""
         at, peers = self.configuration, self.coordinator.peers
         peers.take_up, peers.link = self._reload, partial(link_as_coordinator, at, self.coordinator.database)
+        peers.roots = at.roots
         peers.ask = None if self.recovering is None else self.recovering.attempt
         with (
             trio.open_signal_receiver(signal.SIGTERM, signal.SIGINT, signal.SIGHUP) as signals,

@@ -1,11 +1,13 @@
 """What an owner brings where no coordinator has the seed any more: the seed, signed (rules H5, H31, H51).
 
-    judge         whether it may be believed: the manifest names the owner, and the whole history verifies with it
+    judge         whether it may be believed: the manifest names the owner, the whole history verifies with it, and the
+                  root keys that are named here lead to the manifest's trust bundle (rules H50)
     take_up       one link of the history, as the owner: this coordinator is known by the identity that it has now
 
 The manifest that names the owner is read before anybody can verify it, as in peer_recovery.py; it is believed once the
 history that names it verifies with what the owner has brought. So neither a store that was forged nor a person with a
 seed of their own is believed: the one has not signed with the seed, and the other is not named by what the seed signed.
+Who exchanges the whole database has a seed and an owner of their own in it, and verifies: there root keys decide alone.
 
 Whatever is wrong, nothing is adopted.
 """
@@ -16,8 +18,9 @@ from coordinator.base.refusal import Code, Refused
 from coordinator.database import cluster_state, history, history_manifest, object_store
 from coordinator.database.database import Database
 from coordinator.database.history import LinkedHistory
-from coordinator.keys import seed_recovery
+from coordinator.keys import owner_key, seed_recovery
 from coordinator.keys.owner_key import OwnerPublic
+from coordinator.keys.pinned_root_keys import PinnedRootKeys
 from coordinator.keys.seed import BYTES, Seed
 from coordinator.keys.seed_recovery import BroughtSeed, RecoveryPlace
 from coordinator.keys.seed_share import ANOTHER
@@ -31,9 +34,11 @@ def manifest_hash(tried: UnverifiedManifest) -> str:
     return hashlib.sha256(tried.content).hexdigest()
 
 
-def judge(database: Database, tried: UnverifiedManifest, coordinator_id: str, brought: BroughtSeed) -> Seed:
-    """`database`: without a history of its own, for this call alone. `not_an_owner`, `bad_share`, `wrong_seed`,
-    `concurrent_update`, `manifest_mismatch`, `untrusted_history`.
+def judge(
+    database: Database, tried: UnverifiedManifest, coordinator_id: str, brought: BroughtSeed, roots: PinnedRootKeys
+) -> Seed:
+    """`database`: without a history of its own, for this call alone. `roots`: those that are named here, if any are.
+    `not_an_owner`, `bad_share`, `wrong_seed`, `concurrent_update`, `manifest_mismatch`, `untrusted_history`.
     """
     place = _place(database, tried, coordinator_id)
     if brought.manifest != place.manifest:
@@ -48,6 +53,8 @@ def judge(database: Database, tried: UnverifiedManifest, coordinator_id: str, br
     database.history = LinkedHistory(seed.history_key)
     if peer_recovery.read_verified(database) != tried.content:
         raise Refused(Code.MANIFEST_MISMATCH, "the history has moved on to another manifest", remedy=REPEAT)
+    if roots.key_ids:
+        peer_recovery.follow_roots(database, tried, roots)
     return seed
 
 
@@ -81,7 +88,10 @@ def _check_owner(tried: UnverifiedManifest, place: RecoveryPlace, brought: Broug
     if brought.owner not in owners:
         named = ", ".join(sorted(owners)) or "nobody"
         raise Refused(Code.NOT_AN_OWNER, f"{brought.owner} is no owner of the seed: the manifest names {named}")
-    known = OwnerPublic(brought.owner, str(owners[brought.owner]))
+    key = owners[brought.owner]
+    if not owner_key.is_key(key):
+        raise Refused(Code.NOT_AN_OWNER, f"the manifest names no key of {brought.owner}")
+    known = OwnerPublic(brought.owner, str(key))
     said = seed_recovery.message_of(brought.owner, place, brought.seed, brought.salt)
     if not known.has_signed(said, brought.signature):
         detail = f"this was not signed with the key of {brought.owner} that the manifest names, or not for this place"

@@ -30,6 +30,7 @@ from coordinator.keys.seed import BYTES, Seed
 from coordinator.keys.signing_key import SigningKey, UnusableKeyError
 from coordinator.membership.recover_messages import RecoverAnswer
 from coordinator.trust import pinned_roots
+from coordinator.trust.pinned_roots import FollowedBundle
 from snapshot import canonical
 
 ROLE = "coordinator"
@@ -183,12 +184,17 @@ def judge(
 
 def _check_roots(database: Database, tried: UnverifiedManifest, pins: PinnedRootKeys) -> None:
     """The manifest's bundle is one that the root keys lead to, and lists the mesh key."""
+    if not follow_roots(database, tried, pins).lists(tried.mesh_key):
+        raise history.distrust("the trust bundle that the root keys lead to does not list the manifest's mesh key")
+
+
+def follow_roots(database: Database, tried: UnverifiedManifest, pins: PinnedRootKeys) -> FollowedBundle:
+    """The manifest's bundle. `untrusted_history` where it is none that these root keys lead to."""
     with database.read() as transaction:
         followed = pinned_roots.follow(transaction, pins, cluster_state.standing(transaction).cluster_id)
     if followed.content_hash != tried.trust_bundle:
         raise history.distrust("the manifest's trust bundle is not the one that the root keys lead to")
-    if not followed.lists(tried.mesh_key):
-        raise history.distrust("the trust bundle that the root keys lead to does not list the manifest's mesh key")
+    return followed
 
 
 def read_verified(database: Database) -> bytes:

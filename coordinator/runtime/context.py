@@ -16,6 +16,7 @@ from coordinator.database.database import Database
 from coordinator.database.database_fault import is_full, line_of
 from coordinator.database.history import LinkedHistory
 from coordinator.keys.own_secrets import OwnSecrets
+from coordinator.keys.pinned_root_keys import PinnedRootKeys
 from coordinator.keys.seed import Seed
 from coordinator.membership import ca_exchange
 from coordinator.membership.pin_sync import PinSync
@@ -131,11 +132,13 @@ class Standstill:
 class OtherCoordinators:
     """`ask`: has them asked once for what is missing here (recovering.py); None where nobody can be. `take_up`: reads
     all files again, as a reload does (run.py). `link`: the history of a seed, under this coordinator's identity.
+    `roots`: those that are named on this machine.
     """
 
     ask: Callable[[], Awaitable[bool]] | None = None
     take_up: Callable[[], Awaitable[None]] | None = None
     link: Callable[[Seed], LinkedHistory] = lambda seed: LinkedHistory(seed.history_key)
+    roots: PinnedRootKeys = PinnedRootKeys()
 
 
 @dataclass

@@ -114,7 +114,7 @@ def _unknown(why: str) -> Refused:
 
 def _judge(at: Coordinator, manifest: UnverifiedManifest, brought: BroughtSeed) -> Seed:
     with _beside(at) as database:
-        return owner_recovery.judge(database, manifest, at.coordinator_id, brought)
+        return owner_recovery.judge(database, manifest, at.coordinator_id, brought, at.peers.roots)
 
 
 def _adopt(at: Coordinator, brought: BroughtSeed, seed: Seed, *, is_forced: bool, about: str) -> LinkedHistory:

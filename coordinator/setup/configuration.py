@@ -174,7 +174,7 @@ def trust_table(pins: PinnedRootKeys) -> str:
     """As it stands in a file."""
     return f"""
 [trust]
-# The cluster's root keys: what another coordinator hands over is believed where they lead to it.
+# The cluster's root keys: what another coordinator or an owner hands over is believed where they lead to it.
 root_key_ids = "{", ".join(pins.key_ids)}"
 root_threshold = {pins.threshold}
 """

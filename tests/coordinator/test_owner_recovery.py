@@ -24,6 +24,7 @@ from coordinator.membership.replica_reports import ReplicaReport
 from coordinator.setup import configuration
 from coordinator.setup.configuration import Configuration
 from coordinator.trust import coordinator_set
+from snapshot import canonical
 from tests.coordinator import histories
 from tests.coordinator.daemon import Running, running
 from tests.coordinator.owners import ALICE, BOB, OWNERS, key_of
@@ -32,6 +33,7 @@ from wire.client import ClientError
 from wire.operators.trust_messages import SeedRecovery
 
 EVE = key_of(9)
+NO_ROOTS = PinnedRootKeys()
 
 
 @pytest.fixture
@@ -56,7 +58,7 @@ def judge(at: Coordinators, brought: BroughtSeed) -> Seed:
     try:
         tried = peer_recovery.read_unverified(beside, FIRST)
         assert tried is not None
-        return owner_recovery.judge(beside, tried, FIRST, brought)
+        return owner_recovery.judge(beside, tried, FIRST, brought, NO_ROOTS)
     finally:
         beside.close()
 
@@ -102,6 +104,20 @@ def test_a_seed_that_is_none_is_refused(at: Coordinators, short: bytes) -> None:
         data = {"seed": seed.seed, "salt": seed.salt, **members}
         signature = ALICE.signing.sign(seed_recovery.message_of("alice", place, **data))
         refused(at, BroughtSeed("alice", place.manifest, signature=signature, **data), Code.BAD_SHARE)
+
+
+@pytest.mark.parametrize("key", ["", "no key", 7, None, "AAAA"])
+def test_an_owner_whose_key_is_out_of_form_is_none(at: Coordinators, key: object) -> None:
+    """rules H51: the manifest is read before anybody can verify it"""
+    beside = Database(at.database.url)
+    tried = peer_recovery.read_unverified(beside, FIRST)
+    said = canonical.loads(tried.content)
+    forged = replace(tried, content=canonical.dumps({**said, "seed_share_owners": {"alice": key}}))
+    place = replace(place_of(at), manifest=owner_recovery.manifest_hash(forged))
+    with pytest.raises(Refused) as caught:
+        owner_recovery.judge(beside, forged, FIRST, seed_recovery.sign(ALICE, "alice", place, seed_of(at)), NO_ROOTS)
+    beside.close()
+    assert caught.value.code is Code.NOT_AN_OWNER
 
 
 def test_another_seed_does_not_verify_the_history(at: Coordinators) -> None:
@@ -322,6 +338,21 @@ async def test_what_is_wrong_changes_nothing_and_the_right_one_goes_through(mach
             await recover(at, seed)
         assert "another seed lies here" in str(caught.value)
         (machine.at.keys / seeds.FILE).unlink()
+        await commit(at, machine, await recover(at, seed))
+        await at.daemon.keeper.look()
+        assert (await at.probe("/probe/readiness"))[0] == 200
+
+
+async def test_a_database_of_other_root_keys_is_not_believed_for_its_own_owner(machine: Machine) -> None:
+    """rules H50: whoever exchanges all of the database has a seed and an owner of their own in it; not the root keys"""
+    alone(machine)
+    machine.settings = configuration.trust_table(PinnedRootKeys((SigningKey.generate().key_id,), 1))
+    seed = machine.lose()
+    async with started(machine)() as at:
+        said = await not_recovered(at, machine, seed, Code.UNTRUSTED_HISTORY)
+        assert "root keys that are named here" in said
+    machine.settings = configuration.trust_table(PinnedRootKeys(tuple(key.key_id for key in machine.at.roots), 2))
+    async with started(machine)() as at:
         await commit(at, machine, await recover(at, seed))
         await at.daemon.keeper.look()
         assert (await at.probe("/probe/readiness"))[0] == 200
