@@ -138,7 +138,7 @@ class OtherCoordinators:
     ask: Callable[[], Awaitable[bool]] | None = None
     take_up: Callable[[], Awaitable[None]] | None = None
     link: Callable[[Seed], LinkedHistory] = lambda seed: LinkedHistory(seed.history_key)
-    roots: PinnedRootKeys = PinnedRootKeys()
+    roots: PinnedRootKeys = field(default_factory=PinnedRootKeys)
 
 
 @dataclass

@@ -67,8 +67,8 @@ TABLES = {
     },
     "trust": {
         "root_key_ids": "The cluster's root keys, as `holdfastctl trust show` names them, separated by commas: what a "
-        "coordinator gets from another one is believed where they lead to the manifest's trust bundle. Without them a "
-        "coordinator without a seed believes nobody.",
+        "coordinator gets from another one, or from an owner, is believed where they lead to the manifest's trust "
+        "bundle. Without them a coordinator without a seed believes no other one.",
         "root_threshold": "How many of them must have signed the first bundle that is followed; 0: all of them.",
     },
     "secrets": {
