@@ -132,6 +132,8 @@ class RelayStore:
                 while left > 0 and (piece := file.read(min(PIECE_BYTES, left))):
                     left -= len(piece)
                     yield piece
+        except FileNotFoundError as error:  # it had to make room since it was looked up
+            raise StoreError(StoreFault.NOT_FOUND, f"{kept.file.name} is here no more") from error
         except OSError as error:
             raise refusal(error) from error
         if left > 0:
@@ -214,16 +216,18 @@ class RelayStore:
         if size > self.bounds.most_bytes or self.bounds.most_files < 1:
             self._disk.remove(source)
             return None
-        self._make_room(free, now, files=0 if spared is not None else 1)
+        self._make_room(free, now, 0 if spared is not None else 1, spared)
         self._disk.rename(source, target)
         self._put += 1
         return RelayedContainer(target, envelope, size, now + self._put * 1e-6)
 
-    def _make_room(self, size: int, now: float = 0.0, files: int = 0) -> None:
+    def _make_room(self, size: int, now: float = 0.0, files: int = 0, spared: RelayedContainer | None = None) -> None:
+        """`spared`: its place is taken anyhow, and counted already."""
         kept = self._containers()
         left, count = sum(container.size for container in kept) + size, len(kept) + files
         gone: list[RelayedContainer] = []
-        for container in sorted(kept, key=lambda container: _order(container, now)):
+        going = [container for container in kept if container is not spared]
+        for container in sorted(going, key=lambda container: _order(container, now)):
             fits = left <= self.bounds.most_bytes and count <= self.bounds.most_files
             if fits and container.envelope.expires_at > now:
                 break

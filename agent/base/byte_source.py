@@ -2,6 +2,8 @@
 
 from collections.abc import AsyncIterator
 
+PEEK_BYTES = 128 << 10
+
 
 class Chunks:
     """`first`, then what `rest` gives."""
@@ -20,3 +22,13 @@ class Chunks:
         if self._rest is None:
             raise StopAsyncIteration
         return await anext(self._rest)
+
+
+async def opening_of(chunks: AsyncIterator[bytes]) -> bytes:
+    """What comes first, in which envelope and signatures of a container lie."""
+    data = b""
+    async for chunk in chunks:
+        data += chunk
+        if len(data) >= PEEK_BYTES:
+            break
+    return data

@@ -1,10 +1,10 @@
 """The node as the local API asks for it: what the gate goes by, the status report, documents handed in."""
 
-from collections.abc import AsyncIterable, AsyncIterator, Callable, Collection, Mapping, Sequence
+from collections.abc import AsyncIterable, Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from agent.base.byte_source import Chunks
+from agent.base.byte_source import Chunks, opening_of
 from agent.local.decisions import Decisions
 from agent.services.running import Running
 from agent.state import node_state
@@ -34,9 +34,6 @@ if TYPE_CHECKING:  # they cost what the first answer need not wait for
     from agent.relay.relaying import Relay
     from agent.sources.sources import Sources
     from agent.update.update import Update
-
-
-PEEK_BYTES = 128 << 10  # envelope and signatures lie in these
 
 
 @dataclass
@@ -163,7 +160,7 @@ class Front:
         if self._update is None:
             raise HttpError(503, "not_ready", "the agent is still starting", retry_after=1)
         chunks = aiter(document)
-        first = await _opening(chunks)
+        first = await opening_of(chunks)
         said = peek_envelope(first, self.node.holdings.holder.limits)
         if said is None:
             raise Rejected(0, Reason.BAD_CONTAINER, expected="a document", found="something else")
@@ -188,12 +185,3 @@ class Front:
         if said.subject_node_id == SHARED and self._update is not None:
             return is_coming(said, self.node.holdings) or self._update.importing.may_be_taken(said)
         return said.subject_node_id == self.node.settings.node.node_id
-
-
-async def _opening(chunks: AsyncIterator[bytes]) -> bytes:
-    data = b""
-    async for chunk in chunks:
-        data += chunk
-        if len(data) >= PEEK_BYTES:
-            break
-    return data

@@ -123,7 +123,7 @@ class PeerApi:
         """Rejected by the twelve steps: the verdict's reason is its code."""
         peer = self._peer(request)
         _check_rate(self._shown, peer.node_id)
-        said = PeerStanding.parse(await request.body())
+        said = await self._node.threads.read(PeerStanding.parse, await request.body())
         try:
             shown = await self._node.threads.verify(self._standings.judge, peer.node_id, said)
         except Rejected as refused:
@@ -162,9 +162,14 @@ class PeerApi:
     async def section(self, request: Request) -> Response:
         asker, neighbours = await self._members(request)
         sha256 = request.parameters["sha256"]
-        found = await self._node.threads.read(self._shelf.documents_with, sha256)
-        self._refuse(asker, WantedSection(tuple(found)), neighbours)
-        place = next(iter(found.values()))
+
+        def may(document: WantedDocument) -> bool:
+            return may_have(asker, WantedSection((document,)), neighbours)
+
+        place = await self._node.threads.read(self._shelf.section_place, sha256, may)
+        if place is None:
+            self._node.counters.add("peer_requests_not_entitled")
+            raise _nothing()
         self._node.counters.add("peer_sections_served")
         return Response(200, [BYTES], self._stream(self._shelf.section_pieces(sha256, place)))
 
@@ -184,9 +189,9 @@ class PeerApi:
         """Of heads that the asker may have; it asks for none of which it has a higher one."""
         heads: dict[str, HeldPair] = {}
         for member in [asker, *near_neighbours(asker, neighbours)][:INVENTORY_HEADS]:
-            kept = self._shelf.head(member.digest)
-            if kept is not None and may_have(asker, WantedHead(member.digest), neighbours):
-                heads[member.digest] = HeldPair(*kept[0])
+            pair = self._shelf.head_version(member.digest)
+            if pair is not None and may_have(asker, WantedHead(member.digest), neighbours):
+                heads[member.digest] = HeldPair(*pair)
         bundle = self._node.holdings.bundle
         return PeerInventory(self._node.settings.node.cluster_id, bundle.version if bundle else 0, heads)
 

@@ -4,7 +4,7 @@ Of an own document that is active by an increment there is no whole signed conta
 content, the document is not. Everything here reads, on a reading thread.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import chain
 
@@ -17,7 +17,9 @@ from snapshot.container import ChunkParts, Opening
 from snapshot.envelope import SNAPSHOT, Envelope
 from snapshot.identifiers import HEAD
 from snapshot.manifest import parse_state
+from snapshot.reasons import Rejected
 from store.base.documents import StoredDocument
+from store.base.errors import StoreError, StoreFault
 from store.relay import RelayedContainer, digest_of
 
 HeldContainer = StoredDocument | RelayedContainer
@@ -67,20 +69,21 @@ class Shelf:
 
     # ---- sections
 
-    def documents_with(self, sha256: str) -> dict[WantedDocument, SectionPlace]:
-        """Every document here that the section is in, and where its bytes lie."""
-        found: dict[WantedDocument, SectionPlace] = {}
+    def section_place(self, sha256: str, may: Callable[[WantedDocument], bool]) -> SectionPlace | None:
+        """Where its bytes lie, of a document that may be given: no other one is looked into."""
         for own in self.node.holdings.kept.active.values():
             if own.scope in (TRUST_BUNDLE, HEAD):
                 continue
             size = next((entry.size for entry in own.sections.values() if entry.sha256 == sha256), None)
-            if size is not None:
-                found[document_facts(own.envelope)] = SectionPlace(size)
+            if size is not None and may(document_facts(own.envelope)):
+                return SectionPlace(size)
         for kept in self.relay.store.documents.values():
-            place = self._sections_of(kept).get(sha256)
-            if place is not None:
-                found[document_facts(kept.envelope)] = place
-        return found
+            known = self._indexed.get(kept.envelope.snapshot_id)
+            if (known is None or sha256 in known) and may(document_facts(kept.envelope)):
+                place = self._sections_of(kept).get(sha256)
+                if place is not None:
+                    return place
+        return None
 
     def section_pieces(self, sha256: str, place: SectionPlace) -> Iterator[bytes]:
         if place.file is None:
@@ -98,6 +101,14 @@ class Shelf:
         if kept is None or kept.envelope.expires_at <= self.node.now():
             return None
         return kept.envelope.version, self.relay.store.read(kept)
+
+    def head_version(self, digest: str) -> tuple[int, int] | None:
+        """Of the same, without a look at its file."""
+        own = self.node.holdings.kept.active.get(HEAD)
+        if own is not None and digest == digest_of(self.node.settings.node.node_id):
+            return own.version
+        kept = self.relay.store.head_of(digest)
+        return None if kept is None or kept.envelope.expires_at <= self.node.now() else kept.envelope.version
 
     def bundles_after(self, version: int, most_bytes: int) -> list[bytes]:
         """Those that follow, without a gap, as many as one answer holds."""
@@ -122,21 +133,36 @@ class Shelf:
         return parts.opening(), parts.manifest()
 
     def _sections_of(self, kept: RelayedContainer) -> Mapping[str, SectionPlace]:
-        """By hash; read once, since a file never changes. A container has one encoding, so places follow from sizes."""
+        """By hash; read once, since a file never changes. None of one that is damaged, or gone meanwhile: another one
+        may have them. Several threads do this at once.
+        """
         key = kept.envelope.snapshot_id
-        if key not in self._indexed:
-            opening, manifest = self._opening(kept)
-            entries = parse_state(manifest, self.node.holdings.holder.limits)
-            before = container.encode_opening(opening.envelope, opening.signatures, manifest, len(entries))
-            begin, places = sum(map(len, before)), {}
-            for entry in entries.values():
-                begin += len(container.encode_section_head(entry.size))
-                places[entry.sha256] = SectionPlace(entry.size, kept, begin)
-                begin += entry.size
-            if len(self._indexed) >= MOST_INDEXED:
-                self._indexed.pop(next(iter(self._indexed)))
+        places = self._indexed.get(key)
+        if places is None:
+            try:
+                places = self._read_places(kept)
+            except StoreError as error:
+                if error.fault is not StoreFault.STORE_CORRUPT:
+                    return {}
+                places = {}
+            except Rejected:
+                places = {}
+            for forgotten in list(self._indexed)[: max(0, len(self._indexed) + 1 - MOST_INDEXED)]:
+                self._indexed.pop(forgotten, None)
             self._indexed[key] = places
-        return self._indexed[key]
+        return places
+
+    def _read_places(self, kept: RelayedContainer) -> Mapping[str, SectionPlace]:
+        """A container has one encoding, so places follow from sizes. StoreError, Rejected."""
+        opening, manifest = self._opening(kept)
+        entries = parse_state(manifest, self.node.holdings.holder.limits)
+        before = container.encode_opening(opening.envelope, opening.signatures, manifest, len(entries))
+        begin, places = sum(map(len, before)), {}
+        for entry in entries.values():
+            begin += len(container.encode_section_head(entry.size))
+            places[entry.sha256] = SectionPlace(entry.size, kept, begin)
+            begin += entry.size
+        return places
 
 
 def document_facts(envelope: Envelope) -> WantedDocument:

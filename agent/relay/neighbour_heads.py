@@ -8,13 +8,19 @@ their rounds (agent/update/peer_rounds.py), and judge them as ever.
 
 Rejected: a right at the coordinator to be given the heads of others, which whoever takes a relay's key would have for
 every node of the site, and which a mirror gives to anybody.
+
+A storage endpoint is believed nothing: what it gives goes to the disk as it comes, within the bounds of `[peers]`. What
+was refused, and each document that was fetched, rests: else a head that is damaged would be asked for each minute, and
+where neighbours are to have more than fits here, one document would push out the other over the site's link for ever.
 """
 
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncGenerator, Callable
+from contextlib import aclosing
 from dataclasses import dataclass, field
 
 import trio
 
+from agent.base.byte_source import Chunks, opening_of
 from agent.relay.relaying import Relay
 from agent.sources.source import DocumentPlace, Kind, Source, document_place, head_place
 from agent.sources.sources import Sources
@@ -24,13 +30,14 @@ from snapshot.reasons import Rejected
 from store.base.errors import StoreError
 from store.relay import digest_of
 from wire.backoff import spread
-from wire.client import ClientError
+from wire.client import ClientError, Streamed
 from wire.logs import log
 
 EVERY_S, SHARE = 60.0, 0.2
 HEAD_BYTES = 5 << 20
 MISSING = (404, 403)
-MOST = 1024
+HEAD_REST_S, DOCUMENT_REST_S = 300.0, 3_600.0
+MOST_RESTING = 16_384  # while as many rest, nothing further is fetched
 
 
 @dataclass
@@ -39,17 +46,18 @@ class NeighbourHeads:
     sources: Sources
     relay: Relay
     uniform: Callable[[float, float], float]
-    _not_kept: dict[str, None] = field(default_factory=dict)  # snapshot ids that are not fetched again
+    _rests: dict[str, float] = field(default_factory=dict)  # until when, of what is not fetched again yet
 
     async def run(self) -> None:
         """Until cancelled; of who is no relay, at once over."""
-        while self.node.settings.peers.relay:
+        while self.node.settings.peers.relay and self.relay.store.bounds.most_bytes:
             await self.round()
             await trio.sleep(spread(EVERY_S, SHARE, self.uniform))
 
     async def round(self) -> None:
         """One neighbour of the same site after the other; nothing that a source does is raised."""
-        peers = self.sources.peers
+        now, peers = trio.current_time(), self.sources.peers
+        self._rests = {what: until for what, until in self._rests.items() if until > now}
         for node_id in [peer.node_id for peer in peers.trusted_peers() if peers.is_near(peer)]:
             for source in self._storage():
                 if await self._bring(node_id, source):
@@ -62,7 +70,7 @@ class NeighbourHeads:
         """Whether this source need not be followed by the next one."""
         try:
             if self._is_due(node_id):
-                await self._take(source, head_place(node_id, (0, 0), 0).file, HEAD_BYTES)
+                await self._take_head(source, node_id)
             head = await self.node.threads.read(self.relay.head_for, node_id)
             for listed in self.relay.missing(head) if head is not None else ():
                 await self._take_document(source, listed.snapshot_id)
@@ -79,28 +87,42 @@ class NeighbourHeads:
         kept = self.relay.store.head_of(digest_of(node_id))
         return kept is None or self.node.now() >= kept.envelope.refresh_after
 
-    async def _take_document(self, source: Source, snapshot_id: str) -> None:
-        """What cannot be kept travels over the link once, and not each minute."""
-        if snapshot_id in self._not_kept:
+    async def _take_head(self, source: Source, node_id: str) -> None:
+        what = f"head of {node_id} at {source}"
+        if what in self._rests:
             return
-        while len(self._not_kept) >= MOST:
-            del self._not_kept[next(iter(self._not_kept))]
+        try:
+            await self._take(source, head_place(node_id, (0, 0), 0).file, HEAD_BYTES)
+        except (Rejected, StoreError):
+            self._rests[what] = trio.current_time() + HEAD_REST_S
+            raise
+
+    async def _take_document(self, source: Source, snapshot_id: str) -> None:
+        """Whether it is kept or not, it travels over the link once, and not each minute."""
+        if snapshot_id in self._rests or len(self._rests) >= MOST_RESTING:
+            return
         try:
             await self._take(source, document_place(snapshot_id).file, self.relay.store.bounds.most_bytes)
         except (Rejected, StoreError):
-            self._not_kept[snapshot_id] = None
+            self._rests[snapshot_id] = trio.current_time() + DOCUMENT_REST_S
             raise
-        if self.relay.store.document(snapshot_id) is None:
-            self._not_kept[snapshot_id] = None
+        self._rests[snapshot_id] = trio.current_time() + DOCUMENT_REST_S
 
     async def _take(self, source: Source, file: str | None, most: int) -> None:
         """A file that is not for a neighbour, or none at all, is passed over."""
-        body = (await source.fetch(DocumentPlace(file or ""), limit=most)).body
-        said = peek_envelope(body, self.node.holder().limits)
-        if said is not None and self.relay.may_keep(said):
-            await self.relay.take(_once(body), said)
-            self.node.counters.add("relay_files_fetched")
+
+        async def use(answer: Streamed) -> None:
+            async with aclosing(_pieces(answer)) as chunks:
+                opening = await opening_of(chunks)
+                said = peek_envelope(opening, self.node.holder().limits)
+                if said is not None and self.relay.may_keep(said):
+                    await self.relay.take(Chunks(opening, chunks), said)
+                    self.node.counters.add("relay_files_fetched")
+
+        await source.ask(DocumentPlace(file or ""), use, limit=most)
 
 
-async def _once(data: bytes) -> AsyncIterator[bytes]:
-    yield data
+async def _pieces(answer: Streamed) -> AsyncGenerator[bytes, None]:
+    """Over for good once it has ended: whoever reads an answer on behind its end waits for one who says nothing."""
+    async for piece in answer.chunks():
+        yield piece

@@ -42,6 +42,7 @@ from store.relay import PIECE_BYTES, RelayedContainer, RelayStore, digest_of
 from wire.local.node_status import RelayCondition
 from wire.logs import log
 
+MOST_PARSED = 512  # heads: twice as many as a directory names nodes
 NO_ROOM = "it is more than [peers] relay_bytes lets this node keep for its neighbours"
 
 
@@ -51,7 +52,9 @@ class Relay:
     store: RelayStore
     peers: Peers
     _taking: trio.Lock = field(default_factory=trio.Lock)
-    _heads: dict[str, tuple[tuple[int, int], Head]] = field(default_factory=dict)  # parsed once for each version
+    _keeping: trio.Lock = field(default_factory=trio.Lock)  # another one: who hands in a file slowly holds up no update
+    # Parsed once for each version; None where it is damaged.
+    _heads: dict[str, tuple[tuple[int, int], Head | None]] = field(default_factory=dict)
 
     async def load(self) -> None:
         """What was kept before. StoreError."""
@@ -98,13 +101,13 @@ class Relay:
         """
         if not self.node.settings.peers.relay or envelope.subject_node_id != SHARED or envelope.scope == TRUST_BUNDLE:
             return
-        async with self._taking:
-            file = self.store.temporary / "relayed.new"
+        async with self._keeping:
+            file = self.store.temporary / "relayed-own.new"
             try:
                 await self.node.threads.write(self._write_slot, file, slot, envelope)
                 put = self.store.put_increment if envelope.kind == INCREMENT else self.store.put_document
-                await self.node.threads.write(put, envelope, file, self.node.now())
-                self.node.counters.add("relay_documents_kept")
+                is_kept = await self.node.threads.write(put, envelope, file, self.node.now())
+                self.node.counters.add("relay_documents_kept", int(is_kept))
             except (OSError, StoreError, Rejected) as error:
                 log.warning("not kept for neighbours", scope=envelope.scope, error=str(error))
             finally:
@@ -131,13 +134,23 @@ class Relay:
             log.warning("trust bundle not kept for others", version=version, error=str(error))
 
     def head_for(self, node_id: str) -> Head | None:
-        """What the kept head of a node lists, while it is in its time. On a reading thread: the first look reads it."""
+        """What the kept head of a node lists, while it is in its time. On a reading thread: the first look reads it.
+        One that is damaged, or gone a moment ago, is as if it were not there: others are answered all the same.
+        """
         kept = self.store.head_of(digest_of(node_id))
         if kept is None or kept.envelope.expires_at <= self.node.now():
             return None
         known = self._heads.get(node_id)
         if known is None or known[0] != kept.envelope.version:
-            known = kept.envelope.version, _listing_of(self.store, kept)
+            try:
+                known = kept.envelope.version, _listing_of(self.store, kept)
+            except StoreError as error:
+                log.warning("a head that is kept for a neighbour is damaged", neighbour=node_id, error=str(error))
+                if error.fault is not StoreFault.STORE_CORRUPT:
+                    return None
+                known = kept.envelope.version, None
+            for forgotten in list(self._heads)[: max(0, len(self._heads) - MOST_PARSED)]:
+                self._heads.pop(forgotten, None)
             self._heads[node_id] = known
         return known[1]
 

@@ -116,6 +116,7 @@ class Source:
     is_tree: bool = False
     peer: PeerPlace | None = None
     shown_head: tuple[int, int] = (0, 0)  # by which a peer knows what we may have (agent/update/own_standing.py)
+    shown_at: float = float("-inf")
     lacks: int = 0  # documents in a row that it had not, though it may hold them
     note_outcome: Callable[[bool], None] = _forget
 

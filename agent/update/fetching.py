@@ -29,6 +29,7 @@ from collections.abc import Awaitable, Callable
 from contextlib import aclosing
 from dataclasses import dataclass, field, replace
 from enum import Enum
+from functools import partial
 
 import trio
 
@@ -41,7 +42,7 @@ from agent.state.plan import WantedScope, version_of
 from agent.state.reaction import REACTION, Reaction
 from agent.update.admission import Admission, AskedDocument, Candidate, Verdict
 from agent.update.download import NotListedError, most_bytes
-from agent.update.own_standing import show_standing
+from agent.update.own_standing import ask_by_standing
 from agent.update.patience import Patience
 from agent.update.section_transfer import assemble, find_lacking
 from agent.update.trust import TrustChain
@@ -233,8 +234,8 @@ class Fetching:
         return await fetch(source, wanted, replace(holder, bundle=fresh.bundle, marks=fresh.marks, active=fresh.active))
 
     async def _fetch_sections(self, source: Source, wanted: WantedScope, holder: VerifierState) -> Verdict:
-        await show_standing(self.node, source)
-        found = await find_lacking(self.node, source, wanted.listed.snapshot_id, wanted.scope)
+        look = partial(find_lacking, self.node, source, wanted.listed.snapshot_id, wanted.scope)
+        found = await ask_by_standing(self.node, source, look)
         if found is None or (source.unattended and not found.is_worth_it):
             raise NotBySectionsError
         self.node.counters.add("documents_asked_for")
@@ -243,8 +244,6 @@ class Fetching:
             return await self.admission.receive(chunks, asked, holder)
 
     async def _fetch(self, source: Source, wanted: WantedScope, holder: VerifierState) -> Verdict:
-        if source.kind is Kind.PEER:
-            await show_standing(self.node, source)
         if wanted.base is not None:
             kind, place = INCREMENT, increment_place(wanted.scope, wanted.base, wanted.listed.snapshot_id)
         else:
@@ -258,7 +257,8 @@ class Fetching:
                 await self.keep_for_others(verdict.slot, verdict.verified.envelope)
             return verdict
 
-        return await source.ask(place, receive, limit=most_bytes(holder.limits))
+        ask = partial(source.ask, place, receive, limit=most_bytes(holder.limits))
+        return await (ask_by_standing(self.node, source, ask) if source.kind is Kind.PEER else ask())
 
     # ---- back, by a recovery
 

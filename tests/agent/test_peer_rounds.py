@@ -132,3 +132,18 @@ async def test_a_resync_that_nobody_has_allowed_waits_for_the_operator(made, moc
         brought = found.node.holdings.kept.active["degraded_mode_policy"]
         assert brought.envelope.snapshot_id == policy.envelope.snapshot_id
         assert not found.node.gaps.refresh_required
+
+
+async def test_a_peer_that_has_restarted_is_shown_the_head_again(made, mock_clock, tmp_path):
+    """rules K5, X28: what it was shown it kept in memory; it is asked no document without, and gives none"""
+    async with asking_node(made, mock_clock, tmp_path) as (found, directory):
+        boot = made.document("node_bootstrap", B, {"node": {"site_id": "ulm", "x": 1}})
+        head = made.head(B, directory, boot)
+        await found.take(head)
+        await bring(found)
+        made.listener.api._standings.shown.clear()  # it has restarted
+        await keep(made, boot)
+        mock_clock.jump(400)
+        await found.outside.update.bring_up()
+        active = found.node.holdings.kept.active
+        assert active["node_bootstrap"].envelope.snapshot_id == boot.envelope.snapshot_id

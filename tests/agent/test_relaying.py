@@ -1,13 +1,15 @@
 """A relay of its site: what it fetches for itself it keeps for its neighbours, as it came."""
 
+import hashlib
 from dataclasses import replace
 
 import pytest
 import trio
 
 from agent.peers.coming import HEADS_APART_S
+from agent.relay.neighbour_heads import HEAD_REST_S
 from agent.sources.source import document_place, head_place
-from store.relay import RelayBounds, RelayStore
+from store.relay import RelayBounds, RelayStore, digest_of
 from tests.agent.peer_lab import peer_lab
 from tests.fakes.storage import own_address, serving_files
 from tests.journeys.lab import ROUTES
@@ -155,6 +157,9 @@ async def test_heads_of_neighbours_come_from_storage_and_go_to_those_without_a_l
         assert not (await b.inventory()).heads
         (tree / head_file[1:]).write_bytes(head.to_bytes())
         await bench.outside.neighbour_heads.round()
+        assert not (await b.inventory()).heads, "it is not asked for each minute"
+        await trio.sleep(HEAD_REST_S)
+        await bench.outside.neighbour_heads.round()
         assert bench.outside.relay.head_for("node-c") is None, "it stands elsewhere"
         assert {pair.pair for pair in (await b.inventory()).heads.values()} == {head.envelope.version}
         assert (await b.head("node-b")).body == head.to_bytes()
@@ -163,3 +168,103 @@ async def test_heads_of_neighbours_come_from_storage_and_go_to_those_without_a_l
         (tree / head_file[1:]).unlink()
         await bench.outside.neighbour_heads.round()
         assert (await b.head("node-b")).body == head.to_bytes(), "it is in its time, and nobody is asked"
+
+
+async def test_what_lies_here_already_and_cannot_be_given_is_not_coming(made, mock_clock):
+    """rules X27: active by an increment a relay has no whole copy, and fetches none: nobody waits for it"""
+    b = made.asker("node-b")
+    await made.list(node_b={})
+    server = made.bench.server
+    first = server.snapshot({"routes": {"a": {"via": "x"}}}, ROUTES, **SHARED)
+    await follow(made)
+    server.publish_increment(ROUTES, patches={"routes": [{"op": "add", "path": "/b", "value": {}}]}, **SHARED)
+    whole = server.cluster.published[ROUTES]
+    await follow(made)
+    await b.show(made.head("node-b", whole, config_version=50))
+    name = whole.envelope.snapshot_id
+    assert await b.refusal("documents", name) == GONE, "who has no base asks the coordinator at once"
+    assert await b.refusal("manifests", name) == GONE
+    assert await b.refusal("increments", ROUTES, base=first.envelope.config_version + 7) == GONE
+
+
+async def test_a_damaged_head_that_is_kept_for_one_keeps_nobody_from_asking(made, mock_clock):
+    """rules L35: it is as if it were not there; its node is known by what it shows"""
+    b, c = made.asker("node-b"), made.asker("node-c")
+    await made.list(node_b={}, node_c={})
+    relay = made.bench.outside.relay
+    head = made.head("node-c", made.document("qos_policy"), config_version=7)
+    assert await relay.take(_once(head.to_bytes()), head.envelope)
+    kept = relay.store.head_of(digest_of("node-c"))
+    kept.file.write_bytes(head.to_bytes()[: head.to_bytes().index(head.manifest_bytes)])
+    assert (await b.inventory()).cluster_id
+    assert await c.show(made.head("node-c", config_version=6))
+    assert (await c.inventory()).cluster_id
+    assert await c.refusal("heads", digest_of("node-c")) == GONE
+
+
+async def test_a_damaged_document_keeps_nobody_from_the_sections_of_others(made, mock_clock):
+    """rules L35, K5: nor is it looked into for who may not have it"""
+    b = made.asker("node-b")
+    await made.list(node_b={})
+    relay = made.bench.outside.relay
+    bad = made.document("qos_policy", sections={"classes": {"gold": {}}})
+    good = made.document(ROUTES, sections={"routes": {"a": {}}})
+    for document in (bad, good):
+        assert await relay.take(_once(document.to_bytes()), document.envelope)
+    relay.store.document(bad.envelope.snapshot_id).file.write_bytes(bad.to_bytes()[:-40])
+    kept = relay.store.document(bad.envelope.snapshot_id).file
+    kept.write_bytes(bad.to_bytes()[: bad.to_bytes().index(bad.manifest_bytes)])
+    await b.show(made.head("node-b", good, bad))
+    section = hashlib.sha256(good.sections[0]).hexdigest()
+    assert (await b.ask("sections", section)).body == good.sections[0]
+    assert await b.refusal("sections", hashlib.sha256(bad.sections[0]).hexdigest()) == GONE
+
+
+async def test_what_has_no_room_travels_over_the_link_once(made, mock_clock):
+    """rules P14: where neighbours are to have more than fits, one does not push out the other each minute"""
+    made.asker("node-b")
+    await made.list(node_b={})
+    server, bench = made.bench.server, made.bench
+    server.snapshot({"node": {"site_id": "ulm"}}, "node_bootstrap")
+    tree = made.folder / "tree"
+    async with serving_files(tree, server.authority, own_address()) as url:
+        server.snapshot({"endpoints": {"s1": {"url": url}}}, "storage_directory")
+        await follow(made)
+        bench.outside.relay.store.bounds = RelayBounds(1 << 20, 2)
+        documents = [made.document(f"service_assignment/web{number}", "node-b") for number in range(3)]
+        head = made.head("node-b", *documents, config_version=70)
+        files = {document_place(each.envelope.snapshot_id).file: each for each in documents}
+        for file, container in (files | {head_place("node-b", (0, 0), 0).file: head}).items():
+            (tree / file[1:]).parent.mkdir(parents=True, exist_ok=True)
+            (tree / file[1:]).write_bytes(container.to_bytes())
+        for _ in range(4):
+            await bench.outside.neighbour_heads.round()
+            await trio.sleep(60)
+        assert bench.node.counters.of("relay_files_fetched") <= 4
+        assert bench.outside.relay.store.used_files() == 2
+
+
+async def test_a_file_that_is_handed_in_slowly_holds_up_no_update(made, mock_clock):
+    """rules X28, L35: what this node fetches for itself is kept and run meanwhile"""
+    made.asker("node-b")
+    await made.list(node_b={})
+    document, has_begun = made.document("qos_policy"), trio.Event()
+
+    async def slowly():
+        yield document.to_bytes()[:10]
+        has_begun.set()
+        await trio.sleep_forever()
+
+    listed = made.bench.server.snapshot({"routes": {"a": {}}}, ROUTES, **SHARED)
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(made.bench.outside.relay.take, slowly(), document.envelope)
+        await has_begun.wait()
+        with trio.move_on_after(60):
+            await follow(made)
+        assert made.bench.node.holdings.kept.active[ROUTES].envelope.snapshot_id == listed.envelope.snapshot_id
+        assert made.bench.outside.relay.store.document(listed.envelope.snapshot_id) is not None
+        nursery.cancel_scope.cancel()
+
+
+async def _once(data):
+    yield data

@@ -128,3 +128,16 @@ def test_bundles_are_bounded_by_themselves(made, cluster, monkeypatch):
     assert made().bundle_versions() == [3, 4, 5]
     with pytest.raises(StoreError):
         store.bundle(1)
+
+
+def test_a_head_in_the_place_of_another_one_counts_once(made, cluster):
+    """the bound of `[peers] relay_bytes` holds where the former one has expired"""
+    first, longer = cluster.head(1), cluster.head(10**12)
+    late = first.envelope.expires_at + 1
+    document = cluster.snapshot(1, {"n": {"x": 1}}, expires_at=late + DAY)
+    store = made(most_bytes=len(longer.to_bytes()) + len(document.to_bytes()) - 1)
+    assert put(store, first)
+    assert put(store, document)
+    assert put(store, longer, late)
+    assert store.used_bytes() <= store.bounds.most_bytes
+    assert [kept.envelope.config_version for kept in store.heads.values()] == [10**12]
