@@ -43,7 +43,10 @@ ROOMS: dict[str, tuple[str, ...]] = {
         "agent.state",
     ),
     "agent.sources": ("snapshot", "wire", "wire.local", "store.base", "agent.config", "agent.state"),
-    "agent.relay": ("snapshot", "wire", "wire.local", "store.base", "store", "agent.state", "agent.sources"),
+    "agent.relay": (
+        *("snapshot", "wire", "wire.local", "store.base", "store"),
+        *("agent.base", "agent.state", "agent.sources"),
+    ),
     "agent.update": (
         *("snapshot", "wire", "wire.local", "wire.peers", "store.base", "store"),
         *("agent.base", "agent.files", "agent.state", "agent.services", "agent.sources"),
