@@ -10,8 +10,9 @@ from typing import Any
 
 from sqlalchemy.exc import ArgumentError, SQLAlchemyError
 
-from coordinator.base.refusal import Refused
+from coordinator.base.refusal import Code, Refused
 from coordinator.database.database_fault import line_of
+from coordinator.keys import seed as seeds
 from coordinator.keys.pinned_root_keys import PinnedRootKeys
 from coordinator.setup import begin_history as begun_history
 from coordinator.setup import configuration, initialise, starter
@@ -33,9 +34,11 @@ from holdfast.terminal.shown import say, say_json
 
 @dataclass(frozen=True)
 class CarriedOver:
-    """What a cluster from before has now. `identity`: None where the coordinator of this machine had one."""
+    """What a cluster from before has now. `history`: None where it was begun before, and only the identity was missing.
+    `identity`: None where the coordinator of this machine had one.
+    """
 
-    history: BegunHistory
+    history: BegunHistory | None
     identity: PinnedIdentity | None
 
 
@@ -69,10 +72,30 @@ def prepare_further(given: dict[str, object]) -> None:
 def begin_history(at: Configuration, *, anew: bool, as_json: bool) -> None:
     """The history of the cluster of this machine's coordinator, and an identity for it where it has none."""
     with telling_of_the_database():
-        made = begun_history.begin(at, anew=anew, actor=as_actor(), now=wall_clock())
-        own = pinned_identity.pin_if_none(at, actor=as_actor(), now=wall_clock())
-    carried = CarriedOver(made, own)
+        carried = _carry_over(at, anew=anew)
     say_made(carried, {"as_json": as_json}, _render_history)
+    if anew and not as_json:
+        say(
+            "It names no owners of the seed: where there were any, name them anew (coordinators set --seed-share-owner)."
+        )
+
+
+def _carry_over(at: Configuration, *, anew: bool) -> CarriedOver:
+    """Two links, one after the other; whoever was stopped in between has the second made by the same command."""
+    made: BegunHistory | None = None
+    try:
+        made = begun_history.begin(at, anew=anew, actor=as_actor(), now=wall_clock())
+    except Refused as refused:
+        is_here = refused.code is Code.ALREADY_INITIALISED and seeds.load(at.keys_directory, os.environ) is not None
+        own = pinned_identity.pin_if_none(at, actor=as_actor(), now=wall_clock()) if is_here and not anew else None
+        if own is None:
+            raise
+        return CarriedOver(None, own)
+    try:
+        return CarriedOver(made, pinned_identity.pin_if_none(at, actor=as_actor(), now=wall_clock()))
+    except SQLAlchemyError as error:
+        said = f"the history is begun, and then the database did not answer: {line_of(error)}"
+        raise Failed(f"{said}; for the identity: holdfastctl coordinators pin", UNANSWERED) from None
 
 
 def pin_identity(at: Configuration, *, anew: bool, as_json: bool) -> None:
@@ -236,12 +259,14 @@ def _render_prepared(made: PreparedCoordinator) -> None:
 
 def _render_history(made: CarriedOver) -> None:
     begun, own = made.history, made.identity
-    facts: list[tuple[str, object]] = [
-        ("cluster", begun.cluster_id),
-        ("history key", begun.history_key),
-        ("seed", f"{begun.seed}, {'new' if begun.is_seed_new else 'there already'}"),
-        ("audit rows in link 1", begun.rows),
-    ]
+    facts: list[tuple[str, object]] = [("history", "begun before; not touched")]
+    if begun is not None:
+        facts = [
+            ("cluster", begun.cluster_id),
+            ("history key", begun.history_key),
+            ("seed", f"{begun.seed}, {'new' if begun.is_seed_new else 'there already'}"),
+            ("audit rows in link 1", begun.rows),
+        ]
     if own is not None:
         facts.append((f"identity of {own.coordinator_id}", f"{own.certificate_sha256}  {own.identity}"))
     output.facts(facts)

@@ -1,12 +1,14 @@
 """`holdfastctl audit verify`, and `coordinators begin-history`, as programs (rules H12, H48)."""
 
 import sqlite3
+import time
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 
 import pytest
 
+from coordinator.setup import begin_history, configuration
 from holdfast.ctl.socket import DIFFERENT, REFUSED, UNCONFIRMED
 from tests.holdfast.operator_lab import Lab, running
 
@@ -48,15 +50,10 @@ def test_what_was_changed_from_outside_is_named(lab: Lab) -> None:
     assert [fault["audit_id"] is not None for fault in told["faults"]] == [True]
 
 
-def test_a_cluster_from_before_is_carried_over(lab: Lab) -> None:
-    """rules H0, H24: what `init` of an earlier version left: no seed, no history, no identity. It goes on, and says so;
-    one command gives it all of them.
-    """
-    seed = lab.keys / "seed"
-    arguments = ("coordinators", "begin-history", "--configuration", lab.configuration)
-    assert lab.ctl(*arguments, "--yes").status == REFUSED  # it runs
+def make_as_before(lab: Lab) -> None:
+    """What `init` of an earlier version left: no seed, no history, no identity."""
     lab.stop()
-    seed.unlink()
+    (lab.keys / "seed").unlink()
     (lab.keys / "identity.pem").unlink()
     outside(
         lab,
@@ -65,6 +62,29 @@ def test_a_cluster_from_before_is_carried_over(lab: Lab) -> None:
         "UPDATE audit SET link = NULL",
         "UPDATE coordinators SET identity_sha256 = ''",
     )
+
+
+def test_one_that_was_stopped_between_history_and_identity_ends_what_it_began(lab: Lab) -> None:
+    """rules P7: the same command again; and once more there is nothing to be done"""
+    make_as_before(lab)
+    arguments = ("coordinators", "begin-history", "--configuration", lab.configuration, "--yes")
+    begin_history.begin(configuration.load(lab.configuration), anew=False, actor="uid:0", now=time.time())
+    assert not (lab.keys / "identity.pem").exists()
+    said = lab.good(*arguments).out
+    assert "begun before" in said
+    ran = lab.ctl(*arguments)
+    assert (ran.status, "has a signed history" in ran.err) == (REFUSED, True)
+    lab.start()
+    (standing,) = lab.good("coordinators", "status", "--json").json["coordinators"]
+    assert (standing["state"], standing["identity"] in said) == ("ready", True)
+
+
+def test_a_cluster_from_before_is_carried_over(lab: Lab) -> None:
+    """rules H0, H24: it goes on, and says so; one command gives it all of them"""
+    seed = lab.keys / "seed"
+    arguments = ("coordinators", "begin-history", "--configuration", lab.configuration)
+    assert lab.ctl(*arguments, "--yes").status == REFUSED  # it runs
+    make_as_before(lab)
     lab.start()
     assert "has no signed history (holdfastctl coordinators begin-history)" in lab.log()
     assert "none: changes are not proven" in lab.good("status").out
