@@ -286,13 +286,12 @@ async def test_a_further_coordinator_becomes_ready_and_nobody_carried_a_secret(p
 
 def forge(database: Database, manifest: bytes) -> history.Pointer:
     """Another manifest under the newest link, as whoever can write there may do; the pointer of before."""
-    with database.read() as transaction:
-        before = object_store.pointer(transaction, history.LATEST)
     with database.record() as transaction:
+        before = object_store.pointer(transaction, history.LATEST)
         (key,) = object_store.put_all(transaction, history.MANIFESTS, [manifest])
         said = history.Transition(key.rpartition("/")[2], "00" * 32, before.value, 99).to_bytes()
         (key,) = object_store.put_all(transaction, history.TRANSITIONS, [said])
-    point(database, before._replace(value=key.rpartition("/")[2]))
+        transaction.run(update(schema.pointers).values(before._replace(value=key.rpartition("/")[2])._asdict()))
     return before
 
 
@@ -315,6 +314,8 @@ async def test_a_manifest_out_of_form_ends_nothing(pair: tuple[Founded, Founded]
     one, two = pair
     async with running(one) as first:
         two.settings += f'\n[peers]\nask = "127.0.0.1:{first.ports.coordinators}"'
+        looks = first.daemon.recovering._one  # held, it meets nobody: the other would rightly recover in between
+        await looks.acquire()
         async with running(two) as other:
             recovering, database = other.daemon.recovering, first.daemon.coordinator.database
             await recovering._publish()
@@ -323,6 +324,7 @@ async def test_a_manifest_out_of_form_ends_nothing(pair: tuple[Founded, Founded]
                 assert not await recovering.attempt()
                 assert not (two.folder / "keys" / seeds.FILE).exists()
                 point(database, before)
+            looks.release()
             await first.daemon.keeper.look()  # it has seen what was forged as well, it may be, and is not ready by that
             await first.daemon.recovering.attempt()
             assert await recovering.attempt()
