@@ -75,9 +75,7 @@ def begin_history(at: Configuration, *, anew: bool, as_json: bool) -> None:
         carried = _carry_over(at, anew=anew)
     say_made(carried, {"as_json": as_json}, _render_history)
     if anew and not as_json:
-        say(
-            "It names no owners of the seed: where there were any, name them anew (coordinators set --seed-share-owner)."
-        )
+        say("It names no owners of the seed: where there were any, name them anew, by coordinators set")
 
 
 def _carry_over(at: Configuration, *, anew: bool) -> CarriedOver:
