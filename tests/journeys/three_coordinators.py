@@ -1,0 +1,54 @@
+"""Three coordinators over one PostgreSQL as processes, two prepared on machines of their own; killed, and back."""
+
+import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from examples.demo.processes import free_ports
+from tests.fakes.storage import own_address
+from tests.holdfast.operator_lab import Lab, declare_coordinators, introduce, prepared_of, running
+
+NAMES = ("coordinator-1", "coordinator-2", "coordinator-3")
+Three = tuple[Lab, Lab, Lab]
+
+
+@contextmanager
+def three(folder: Path, database: str, settings: str) -> Iterator[Three]:
+    """All ready, and nobody has carried a secret to the second and the third."""
+    (folder / "first").mkdir()
+    listen = ("--listen", f"0.0.0.0:{free_ports(1)[0]}")  # kept over a stop
+    init = ("--host", own_address(), "--database", database, *listen)
+    with running(folder / "first", *init, settings=settings) as first:
+        prepared = [
+            prepared_of(first, folder / place, database, own_address(), name)
+            for place, name in zip(("second", "third"), NAMES[1:], strict=True)
+        ]
+        pins = [f"{name}={pin}" for name, (_, pin) in zip(NAMES[1:], prepared, strict=True)]
+        declare_coordinators(first, NAMES[0], *pins)
+        (second, _), (third, _) = prepared
+        for lab in (second, third):
+            with lab.configuration.open("a") as configuration:
+                configuration.write(f"\n[settings]\n{settings}\n")
+        introduce(first, second, third)
+        first.stop()
+        try:
+            come_back(first, second, third)
+            yield first, second, third
+        finally:
+            for lab in (second, third):
+                lab.stop()
+
+
+def kill(*labs: Lab) -> None:
+    for lab in labs:
+        lab.process.send_signal(signal.SIGKILL)
+    for lab in labs:
+        lab.process.wait()
+
+
+def come_back(*labs: Lab) -> None:
+    for lab in labs:
+        lab.start()
+    for lab in labs:
+        lab.until_ready()
