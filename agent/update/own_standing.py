@@ -33,7 +33,7 @@ async def show_standing(node: RunningNode, peer: Source) -> None:
     pair, head = node.holdings.held_head, node.holdings.kept.active.get(HEAD)
     if head is None or peer.shown_head == pair:
         return
-    body = PeerStanding(_container_of(head)).to_bytes()
+    body = await node.threads.read(_standing_of, head)  # a large head takes longer than the event loop may
     try:
         await peer.client.fetch(peer.endpoint, Call("POST", path("v1", "standing"), body=body, limit=ANSWER_BYTES))
     except ClientError as error:
@@ -55,5 +55,6 @@ async def ask_by_standing(node: RunningNode, peer: Source, ask: Callable[[], Awa
     return await ask()
 
 
-def _container_of(head: StoredDocument) -> bytes:
-    return b"".join(container.encode(head.envelope_bytes, head.signatures, head.manifest_bytes, ()))
+def _standing_of(head: StoredDocument) -> bytes:
+    data = b"".join(container.encode(head.envelope_bytes, head.signatures, head.manifest_bytes, ()))
+    return PeerStanding(data).to_bytes()

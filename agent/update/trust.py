@@ -122,7 +122,7 @@ class TrustChain:
                 answer = await source.fetch(
                     DocumentPlace(path("v1", "trust", **{"from": version})), limit=TrustList.MOST_BYTES
                 )
-                return TrustList.parse(answer.body).documents
+                return (await self.node.threads.read(TrustList.parse, answer.body)).documents
             except BadMessageError as error:
                 source.note_failure(str(error))
                 return ()

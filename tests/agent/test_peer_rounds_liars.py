@@ -1,5 +1,6 @@
 """A peer that lies: refused for its reason, nothing activated, the next source asked, and the next valid update in."""
 
+import socket
 from collections.abc import Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
@@ -12,9 +13,10 @@ from agent.sources.peer_sets import Peer
 from snapshot import container
 from store.relay import digest_of
 from tests.agent.bench import bench
-from tests.fakes.cluster import CLUSTER_ID, Cluster
+from tests.fakes.cluster import CLUSTER_ID, HOUR, Cluster
 from tests.journeys.lab import ROUTES
 from tests.journeys.test_agent_liars import ANSWERS, LIES, endless, read
+from tests.logs import capture_logs
 from tests.wire.lab import node, running, tcp_listener
 from wire.endpoint import Endpoint
 from wire.limits import REMOTE
@@ -287,3 +289,25 @@ async def test_who_says_nothing_costs_a_bounded_time(made, mock_clock):
     assert source(made).error
     assert not source(made).is_rested
     await the_truth_arrives(made, mock_clock)
+
+
+async def test_peers_that_do_not_listen_are_said_once_and_asked_less_and_less(one, mock_clock):
+    """rules X27, P14: a direct_url is no promise that somebody answers there"""
+    async with bench(one) as found:
+        await found.settle()
+        with socket.socket() as nobody:
+            nobody.bind(("127.0.0.1", 0))  # and does not listen
+            endpoint = Endpoint.parse(f"https://127.0.0.1:{nobody.getsockname()[1]}", configured=True)
+            pins = [frozenset({node(found.lab.folder, f"node-{number}")[1]}) for number in range(8)]
+            listed = tuple(Peer(f"node-{n}", endpoint, pin, is_manual=True) for n, pin in enumerate(pins))
+            found.outside.sources.peers.listed_peers = lambda: listed
+            with capture_logs() as logs:
+                async with trio.open_nursery() as nursery:
+                    nursery.start_soon(found.outside.peer_rounds.run)
+                    await trio.sleep(HOUR)
+                    nursery.cancel_scope.cancel()
+        said = [entry for entry in logs if entry["event"] == "nothing from a peer"]
+        assert len(said) == len(listed)
+        failures = [source.back_off.failures for source in found.outside.sources.peer_sources()]
+        assert min(failures) >= 2
+        assert max(failures) <= HOUR / 60, "with its back-off, and not each round"
