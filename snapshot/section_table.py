@@ -94,7 +94,7 @@ class SectionTable(Mapping[str, SectionEntry]):
 
     def _place(self, name: str) -> tuple[int, int]:
         """From where to where its row lies; where there is none, twice where it would."""
-        if self.rows.startswith(f'"{name}":', begin := self._next):
+        if self.rows.startswith(f'"{name}":', begin := self._next) and '"' not in name:
             self._next = end = self.rows.index(_END, begin) + len(_END)
             return begin, end
         low, high = 0, len(self.rows)

@@ -40,9 +40,12 @@ def test_a_table_is_the_mapping_that_its_manifest_says(state: dict[str, SectionE
 @examples(200)
 def test_each_section_is_found_and_no_other(state: dict[str, SectionEntry], other: str) -> None:
     table = read_state(manifest.state_bytes(state))
-    for name in (*state, other, "", "~"):
+    made_up = [f'{name}":{{"sha256' for name in state]  # what a row begins with, as a name
+    for name in (*made_up, *(name for pair in zip(state, made_up, strict=True) for name in pair), other, "", "~"):
         assert (name in table) == (name in state)
         assert table.get(name) == state.get(name)
+    for name in made_up:
+        assert name not in read_state(manifest.state_bytes(state))
     assert 7 not in table
 
 
