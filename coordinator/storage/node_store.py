@@ -12,7 +12,9 @@ from typing import TypeVar
 from coordinator.base.threads import in_library
 from coordinator.keys.signing_key import UnusableKeyError
 from coordinator.storage.payload import WHOLE_BYTES, Payload
+from coordinator.storage.static_tree import is_name
 from coordinator.storage.storage_error import StorageError, StorageFault
+from coordinator.storage.store import MOST_LISTED
 from wire.answer_message import AnswerMessage
 from wire.client import Call, ClientError, ClientFault, Deadlines, HttpClient, HttpsConnector, Reply
 from wire.endpoint import Endpoint, path
@@ -65,14 +67,20 @@ class NodeStore:
         self._client = client
 
     async def listing(self) -> Mapping[str, str]:
+        """A node that names none of our files, or lists without an end, is a node that something is wrong with."""
         found: dict[str, str] = {}
-        while True:
-            after = {"after": max(found)} if found else {}
+        last = ""
+        while len(found) <= MOST_LISTED:
+            after = {"after": last} if last else {}
             call = Call("GET", path("v1", "files", **after), limit=FileListing.MOST_BYTES)
-            answer = _read(FileListing, await self._ask(call))
+            answer = await in_library(_read, FileListing, await self._ask(call))
+            if not all(name > last and is_name(name) for name in answer.files):
+                raise StorageError(StorageFault.BAD_ANSWER, "the node lists what is no file of ours, or the same again")
             found |= answer.files
             if not answer.is_more or not answer.files:
                 return found
+            last = max(answer.files)
+        raise StorageError(StorageFault.BAD_ANSWER, f"a listing of more than {MOST_LISTED} files")
 
     async def put(self, path: str, payload: Payload, present: str | None) -> str:
         if present == payload.sha256:

@@ -11,7 +11,7 @@ Each PUT carries the SHA-256 of its body, signed: a store takes no half of a fil
 import html
 import re
 import ssl
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from email.utils import parsedate_to_datetime
@@ -28,6 +28,7 @@ from coordinator.storage.s3_credentials import read_credentials
 from coordinator.storage.s3_signature import S3Credentials, SignedRequest, authorize
 from coordinator.storage.static_tree import names_in
 from coordinator.storage.storage_error import StorageError, StorageFault
+from coordinator.storage.store import MOST_LISTED
 from wire.tls_contexts import alert_of
 
 CONNECT_S = 10.0
@@ -35,7 +36,7 @@ SILENCE_S = 60.0
 REQUEST_S = 60.0
 LEAST_RATE = 32 << 10  # bytes a second; slower than that is not waited for
 ANSWER_BYTES = 4 << 20
-MOST_PAGES = 100_000
+MOST_PAGES = 10_000
 _MUTABLE = (HEADS, RECOVERIES, TRUST)
 _FAULTS = {
     **dict.fromkeys(
@@ -59,6 +60,7 @@ _FAULTS = {
 }
 _OF_STATUS = {401: StorageFault.DENIED, 403: StorageFault.DENIED, 503: StorageFault.BUSY, 507: StorageFault.FULL}
 _OF_FILE = (400, 411, 413)
+_OF_BODY = ("content-encoding", "content-length", "content-type", "transfer-encoding")
 _TAG = "<{0}>([^<]*)</{0}>"
 
 
@@ -128,10 +130,12 @@ class S3Store:
             )
             if "<ListBucketResult" not in answer.text:
                 raise StorageError(StorageFault.BAD_ANSWER, "what came is no listing: is this the URL of a bucket?")
-            for entry in re.findall(r"<Contents>(.*?)</Contents>", answer.text, re.DOTALL):
+            for entry in _contents(answer.text):
                 name = _member(entry, "Key").rpartition("/")[2]
                 if names.fullmatch(name) and _member(entry, "Key") == self._key(f"{folder}/{name}"):
                     found[f"{folder}/{name}"] = f"{_member(entry, 'Size')}:{_member(entry, 'ETag').strip(chr(34))}"
+            if len(found) > MOST_LISTED:
+                raise StorageError(StorageFault.BAD_ANSWER, f"a listing of more than {MOST_LISTED} files")
             token = _member(answer.text, "NextContinuationToken")
             if _member(answer.text, "IsTruncated") != "true" or not token:
                 return
@@ -162,7 +166,7 @@ class S3Store:
         try:
             answer = await self._client.send(made, stream=True)
             try:
-                body = b""
+                body = bytearray()
                 async for piece in answer.aiter_bytes():
                     body += piece
                     if len(body) > ANSWER_BYTES:
@@ -173,7 +177,7 @@ class S3Store:
             raise StorageError(StorageFault.TIMED_OUT, f"{self._place.netloc}: {type(error).__name__}") from error
         except httpx.HTTPError as error:
             raise StorageError(_fault_of(error), f"{self._place.netloc}: {alert_of(error)}") from error
-        return httpx.Response(answer.status_code, headers=_plain(answer.headers), content=body)
+        return httpx.Response(answer.status_code, headers=_plain(answer.headers), content=bytes(body))
 
     def _error(self, answer: httpx.Response) -> StorageError:
         code, said = _member(answer.text, "Code"), _member(answer.text, "Message")
@@ -186,7 +190,7 @@ class S3Store:
     def _clock_words(self, answer: httpx.Response) -> str:
         try:
             theirs = parsedate_to_datetime(answer.headers.get("date", "")).timestamp()
-        except ValueError:
+        except (ValueError, OverflowError):
             return ""
         return f"(our clock is {self._now() - theirs:+.0f} s from the store's)"
 
@@ -224,6 +228,13 @@ def _fault_of(error: BaseException) -> StorageFault:
     return StorageFault.UNREACHABLE
 
 
+def _contents(text: str) -> Iterator[str]:
+    """Each entry of a listing, in one walk. An expression that looks for the end of each is quadratic in those that
+    have none: a page of them would hold the coordinator up for hours.
+    """
+    return (entry for entry, end, _ in (part.partition("</Contents>") for part in text.split("<Contents>")[1:]) if end)
+
+
 def _member(text: str, name: str) -> str:
     """The first element of this name. What stores answer is read for a few flat members, so that no parser follows
     what else a stranger may write into XML.
@@ -233,7 +244,8 @@ def _member(text: str, name: str) -> str:
 
 
 def _plain(headers: httpx.Headers) -> dict[str, str]:
-    return {name: value for name, value in headers.items() if name not in ("content-encoding", "content-length")}
+    """Without those that say how a body is to be read: it is whole, and read as UTF-8, whatever a store calls it."""
+    return {name: value for name, value in headers.items() if name not in _OF_BODY}
 
 
 def _retry_after(headers: Mapping[str, str]) -> float | None:

@@ -44,6 +44,12 @@ def names_in(folder: str) -> re.Pattern[str]:
     return NUMBERED if folder == TRUST else HASHED
 
 
+def is_name(path: str) -> bool:
+    """Whether a file of ours has this path."""
+    folder, _, name = path.partition("/")
+    return folder in FOLDERS and names_in(folder).fullmatch(name) is not None
+
+
 class _Tree:
     """One run over the folders."""
 

@@ -12,6 +12,8 @@ from typing import Protocol
 
 from coordinator.storage.payload import Payload
 
+MOST_LISTED = 1_000_000  # files; ten thousand nodes with a hundred of their own. What lists more is no store of ours
+
 
 class FileStore(Protocol):
     """Every error is a StorageError. Only names of ours are listed."""
