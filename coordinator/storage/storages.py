@@ -139,10 +139,10 @@ class _KeptStore:
         if not self._is_begun:
             await self._recall()
         wanted = await in_library(wanted_files, tree, Shard.of(endpoint))
-        self._note_lacking(wanted)
+        await self._note_lacking(wanted)
         if not await self._hold():
             return
-        if trio.current_time() < self._rests_until or self._keeper.fault() or not self._upkeep.is_work(wanted):
+        if trio.current_time() < self._rests_until or self._keeper.fault() or not await self._upkeep.is_work(wanted):
             return
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self._keep_lease, wanted)
@@ -162,9 +162,9 @@ class _KeptStore:
             log.info("a store was not brought up to date", storage=self._id, reason=reason)
             self._rests_until = trio.current_time() + self._rest.note_failure()
         else:
-            self._note_round(wanted, is_whole=is_whole)
+            await self._note_round(wanted, is_whole=is_whole)
             return
-        self._note_lacking(wanted)
+        await self._note_lacking(wanted)
 
     async def _recall(self) -> None:
         """How it stood when this coordinator last said something of it, before it was started."""
@@ -177,7 +177,7 @@ class _KeptStore:
             self._report = replace(before, way=self.way.name)
             self._upkeep.written, self._upkeep.removed = before.written, before.removed
 
-    def _note_round(self, wanted: WantedFiles, *, is_whole: bool) -> None:
+    async def _note_round(self, wanted: WantedFiles, *, is_whole: bool) -> None:
         upkeep = self._upkeep
         refused: Sequence[tuple[str, str]] = sorted(upkeep.refused.items())
         if refused:
@@ -191,7 +191,7 @@ class _KeptStore:
             self._report = replace(self._report, fault="", detail="")
         good_at = self._keeper.now() if is_whole else self._report.good_at
         self._report = replace(self._report, refused=len(refused), good_at=good_at)
-        self._note_lacking(wanted)
+        await self._note_lacking(wanted)
 
     def _note_failure(self, fault: str, detail: str, retry_after_s: float | None) -> None:
         if self._report.fault != fault:
@@ -201,7 +201,7 @@ class _KeptStore:
         self._rests_until = trio.current_time() + self._rest.note_failure(retry_after_s)
         self._report = replace(self._report, fault=fault, detail=detail)
 
-    def _note_lacking(self, wanted: WantedFiles) -> None:
+    async def _note_lacking(self, wanted: WantedFiles) -> None:
         """As far as is known: until a store has been listed, what was said of it before stands; of one that fails from
         the beginning nothing is known to lie there.
         """
@@ -209,7 +209,7 @@ class _KeptStore:
         self._report = replace(self._report, written=upkeep.written, removed=upkeep.removed)
         if not upkeep.is_known and (self._report.files or not self._report.fault):
             return
-        behind = len(upkeep.lacking(wanted))
+        behind = len(await in_library(upkeep.lacking, wanted))
         since = (self._report.behind_since or self._keeper.now()) if behind else None
         self._report = replace(self._report, files=upkeep.files, behind=behind, behind_since=since)
 
@@ -232,7 +232,7 @@ class _KeptStore:
     async def _keep_lease(self, wanted: WantedFiles) -> None:
         while True:
             await trio.sleep(KEEP_S)
-            self._note_lacking(wanted)
+            await self._note_lacking(wanted)
             await self._hold_on()
 
     async def _hold_on(self) -> None:

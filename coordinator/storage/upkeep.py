@@ -7,7 +7,10 @@ gone, or that somebody has changed, is put again. So a store that was emptied, e
 
 Order, as for a directory (static_tree.py): documents, bundles, increments and recoveries, then the heads that announce
 them; a head of which something could not be put waits. What is announced no more goes once it was so for a while
-(REMOVAL_S): a node that has just read the head before still finds what that lists.
+(REMOVAL_S): a node that has just read the head before still finds what that lists. A store that is full lets it go
+though something is lacking: else there would never be room for that.
+
+What is compared is as many files as a fleet has: on a thread.
 
 Rejected:
 
@@ -20,13 +23,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import trio
+from sqlalchemy.exc import SQLAlchemyError
 
 from coordinator.base.refusal import Refused
 from coordinator.base.threads import in_library
 from coordinator.database.database import Database
 from coordinator.storage.payload import read_payload
 from coordinator.storage.published_tree import HEADS
-from coordinator.storage.storage_error import StorageError
+from coordinator.storage.storage_error import StorageError, StorageFault
 from coordinator.storage.store import FileStore
 
 REMOVAL_S = 600.0
@@ -85,24 +89,37 @@ class StoreUpkeep:
         """What has to be put, as far as is known."""
         return [path for path, name in wanted.files.items() if not self._holds(path, name)]
 
-    def is_work(self, wanted: WantedFiles) -> bool:
-        return self.is_to_be_listed or bool(self.lacking(wanted)) or bool(self._due_for_removal(wanted))
+    async def is_work(self, wanted: WantedFiles) -> bool:
+        if self.is_to_be_listed:
+            return True
+        lacks = await in_library(self.lacking, wanted)
+        return bool(lacks) or bool(await in_library(self._due_for_removal, wanted, trio.current_time()))
 
     async def bring(self, store: FileStore, wanted: WantedFiles) -> bool:
-        """One round; whether all is there. StorageError, after which what was done is known."""
+        """One round; whether all is there. StorageError, SQLAlchemyError, after which what was done is known."""
         if self.is_to_be_listed:
             await self._list(store)
         self.refused = {}
-        lacking = self.lacking(wanted)
-        await self._put(store, [path for path in lacking if not is_head(path)], wanted)
-        await store.settle()
-        heads = [path for path in lacking if is_head(path)]
-        await self._put(store, [path for path in heads if self._has_all(wanted, path)], wanted)
-        await store.settle()
-        if self.lacking(wanted):
+        try:
+            await self._put(store, await in_library(self._lacking_but_heads, wanted), wanted)
+            await store.settle()
+            await self._put(store, await in_library(self._heads_to_put, wanted), wanted)
+            await store.settle()
+        except StorageError as error:
+            if error.fault is StorageFault.FULL:
+                await self._remove_due(store, wanted)
+            raise
+        if await in_library(self.lacking, wanted):
             return False
-        await self._remove(store, self._due_for_removal(wanted))
+        await self._remove_due(store, wanted)
         return True
+
+    def _lacking_but_heads(self, wanted: WantedFiles) -> list[str]:
+        return [path for path in self.lacking(wanted) if not is_head(path)]
+
+    def _heads_to_put(self, wanted: WantedFiles) -> list[str]:
+        """Those of which all that they announce is there."""
+        return [path for path in self.lacking(wanted) if is_head(path) and self._has_all(wanted, path)]
 
     def _holds(self, path: str, snapshot_id: str) -> bool:
         known = self._known.get(path)
@@ -113,15 +130,18 @@ class StoreUpkeep:
 
     async def _list(self, store: FileStore) -> None:
         present = await store.listing()
-        self._known = {path: known for path, known in self._known.items() if present.get(path) == known.mark}
-        self._present = dict(present)
+        self._known, self._present = await in_library(self._still_known, present)
         self._listed_at = trio.current_time()
+
+    def _still_known(self, present: Mapping[str, str]) -> tuple[dict[str, KnownFile], dict[str, str]]:
+        known = {path: known for path, known in self._known.items() if present.get(path) == known.mark}
+        return known, dict(present)
 
     async def _put(self, store: FileStore, paths: Sequence[str], wanted: WantedFiles) -> None:
         """Several at a time. After the first fault that is not of one file alone no more are begun; those that are
         under way end by themselves, so that each round comes a little further.
         """
-        faults: list[StorageError] = []
+        faults: list[StorageError | SQLAlchemyError] = []
         waiting = iter(paths)
 
         async def work() -> None:
@@ -135,6 +155,9 @@ class StoreUpkeep:
                         faults.append(error)
                         return
                     self.refused[path] = str(error)
+                except SQLAlchemyError as error:  # by itself: out of a nursery it would come in a group
+                    faults.append(error)
+                    return
 
         async with trio.open_nursery() as nursery:
             for _ in range(min(store.workers, len(paths))):
@@ -143,23 +166,23 @@ class StoreUpkeep:
             raise faults[0]
 
     async def _put_one(self, store: FileStore, path: str, snapshot_id: str) -> None:
+        present = self._present.get(path)
         try:
             payload = await in_library(read_payload, self.database, snapshot_id)
-        except Refused:  # published anew meanwhile: the next look finds its successor
+            mark = await store.put(path, payload, present)
+        except Refused:  # published anew meanwhile, also while it was sent: the next look finds its successor
             return
-        present = self._present.get(path)
-        mark = await store.put(path, payload, present)
         self.written += mark != present
         self._known[path] = KnownFile(snapshot_id, mark)
         self._present[path] = mark
 
-    def _due_for_removal(self, wanted: WantedFiles) -> list[str]:
-        now = trio.current_time()
+    def _due_for_removal(self, wanted: WantedFiles, now: float) -> list[str]:
         unwanted = [path for path in self._present if path not in wanted.files]
         self._unwanted = {path: self._unwanted.get(path, now) for path in unwanted}
         return [path for path in _heads_first(unwanted) if now - self._unwanted[path] >= REMOVAL_S]
 
-    async def _remove(self, store: FileStore, paths: Sequence[str]) -> None:
+    async def _remove_due(self, store: FileStore, wanted: WantedFiles) -> None:
+        paths = await in_library(self._due_for_removal, wanted, trio.current_time())
         for path in paths:
             await store.remove(path)
             self.removed += 1

@@ -69,3 +69,7 @@ async def answering(answer: Callable[[bytes], bytes | None]) -> AsyncIterator[st
 def saying(status: str, code: str = "", headers: str = "") -> bytes:
     body = f"<Error><Code>{code}</Code><Message>so it is</Message></Error>".encode() if code else b""
     return f"HTTP/1.1 {status}\r\ncontent-length: {len(body)}\r\n{headers}connection: close\r\n\r\n".encode() + body
+
+
+def listed(body: str) -> bytes:
+    return f"HTTP/1.1 200 OK\r\ncontent-length: {len(body)}\r\nconnection: close\r\n\r\n{body}".encode()

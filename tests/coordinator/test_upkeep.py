@@ -7,19 +7,31 @@ from pathlib import Path
 
 import pytest
 import trio
+from sqlalchemy import text
+from sqlalchemy.exc import SQLAlchemyError
 
+from coordinator.base.refusal import Code, Refused
 from coordinator.database.database import Database
 from coordinator.storage import static_tree, upkeep
 from coordinator.storage.directory_store import DirectoryStore
+from coordinator.storage.node_store import open_node
 from coordinator.storage.s3_store import S3Store
 from coordinator.storage.shards import Shard
 from coordinator.storage.storage_error import StorageError, StorageFault
 from tests.coordinator.publishing import STATE, Press
-from tests.coordinator.stores import Kept, answering, bucket, saying
+from tests.coordinator.stores import Kept, answering, bucket, listed, saying
 from tests.coordinator.test_static_tree import announced, files
 from tests.fakes.s3 import S3, running_s3, write_credentials
+from wire.certificate import make_identity
+from wire.limits import REMOTE
+from wire.peers.storage_messages import FileListing
+from wire.request import Request, Response
+from wire.routes import HttpRoute, Routes
+from wire.server import Server
+from wire.tls import ServerAuthTransport
 
 PREFIX = "prod/"
+CODECS = ("zlib_codec", "rot13", "hex_codec", "undefined", "idna")  # that are no text of ours, or none at all
 POLICY = "kind: DegradedModePolicy\nid: standard\nspec: {allow: [preserve_routes]}"
 
 
@@ -249,6 +261,130 @@ async def test_what_a_store_says_is_told_by_a_slug(press: Press, s3: S3, said: b
         assert error.retry_after_s == 40
     if fault == "clock_apart":
         assert "our clock is +" in error.detail
+
+
+ENDLESS = "<ListBucketResult>" + "<Contents>" * 100_000  # an entry that never ends, as often as fits
+
+
+@pytest.mark.parametrize(
+    ("said", "fault"),
+    [
+        *((saying("200 OK", "x", f"content-type: text/x; charset={name}\r\n"), "bad_answer") for name in CODECS),
+        (
+            saying("403 Forbidden", "RequestTimeTooSkewed", f"date: Fri, 24 May 2013 00:00:00 +{9:020}\r\n"),
+            "clock_apart",
+        ),
+        (
+            saying("403 Forbidden", "RequestTimeTooSkewed", f"date: Fri, 24 May 2013 00:00:00 +{'9' * 20}\r\n"),
+            "clock_apart",
+        ),
+        (
+            listed(ENDLESS + "<IsTruncated>true</IsTruncated><NextContinuationToken>x</NextContinuationToken>"),
+            "bad_answer",
+        ),
+    ],
+    ids=(*CODECS, "date", "far date", "endless"),
+)
+async def test_a_store_that_means_harm_ends_the_round_and_nothing_else(
+    press: Press, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, said: bytes, fault: str
+) -> None:
+    """threats D-46: whatever a store answers, it is a fault of the store, and read at once."""
+    monkeypatch.setattr("coordinator.storage.s3_store.MOST_PAGES", 2)
+    credentials = write_credentials(tmp_path / "credentials", "AKIA", "secret")
+    async with answering(lambda _: said) as url:
+        error = await fault_of(Kept(press, bucket(url, credentials, time.time)))
+    assert error.fault == fault
+
+
+class Losing(DirectoryStore):
+    """After its first file the database is away."""
+
+    database: Database
+
+    async def put(self, path, payload, present):
+        mark = await super().put(path, payload, present)
+        with self.database.record() as transaction:
+            transaction.run(text("ALTER TABLE documents RENAME TO away"))
+        return mark
+
+
+async def test_a_database_that_goes_away_in_a_round_ends_the_round(press: Press, tmp_path: Path) -> None:
+    """By its own error, which the keeper of stores waits for, not in a group, which ends the coordinator."""
+    store = Losing(tmp_path / "tree", trio.CapacityLimiter(1))
+    store.database = press.database
+    kept = Kept(press, store.open)
+    wanted = kept.wanted()
+    async with store.open():
+        with pytest.raises(SQLAlchemyError):
+            await kept.upkeep.bring(store, wanted)
+    with press.database.record() as transaction:
+        transaction.run(text("ALTER TABLE away RENAME TO documents"))
+    assert await Kept(press, directory(tmp_path / "tree")).round()
+
+
+async def test_a_document_that_goes_while_it_is_sent_ends_nothing(press: Press, tmp_path: Path) -> None:
+    class Overtaken(DirectoryStore):
+        async def put(self, path, payload, present):
+            raise Refused(Code.NOT_FOUND, "no such section")
+
+    kept = Kept(press, Overtaken(tmp_path / "tree", trio.CapacityLimiter(1)).open)
+    assert not await kept.round() and not files(tmp_path / "tree")
+    kept.open = directory(tmp_path / "tree")
+    assert await kept.round()
+
+
+class Small(DirectoryStore):
+    """Has room for so many files."""
+
+    most = 0
+
+    async def put(self, path, payload, present):
+        if len(await self.listing()) >= self.most and path not in await self.listing():
+            raise StorageError(StorageFault.FULL, "no room")
+        return await super().put(path, payload, present)
+
+
+async def test_a_full_store_lets_go_what_nobody_announces_and_goes_on(
+    press: Press, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What is old and what is new do not both fit: the old one stays its time, and then makes room."""
+    store = Small(tmp_path / "small", trio.CapacityLimiter(1))
+    store.most = 1_000
+    kept = Kept(press, store.open)
+    assert await kept.round()
+    store.most = len(files(tmp_path / "small"))
+    press.apply(POLICY)
+    press.publish()
+    before = files(tmp_path / "small").keys()
+    assert (await fault_of(kept)).fault is StorageFault.FULL
+    assert before == files(tmp_path / "small").keys(), "who has just read the head before still finds all of it"
+    monkeypatch.setattr(upkeep, "REMOVAL_S", 0.0)
+    assert (await fault_of(kept)).fault is StorageFault.FULL
+    assert await kept.round()
+    assert files(tmp_path / "small") == whole(press, tmp_path / "whole")
+
+
+@pytest.mark.parametrize("named", ["../../etc/passwd", "heads/x.hfs", f"heads/{'a' * 64}.hfs"])
+async def test_a_node_that_lists_without_an_end_or_what_is_not_ours(tmp_path: Path, named: str) -> None:
+    """threats D-46: a storage node that somebody else has taken: no name of its making is asked for or removed"""
+    shown, own = make_identity("node-s", time.time()), make_identity("coord-1", time.time())
+
+    async def files(_: Request) -> Response:
+        return Response.json(FileListing({named: "a" * 64}, True).to_value())
+
+    server = Server("storage", Routes(HttpRoute("GET", "/v1/files", files)), ServerAuthTransport(shown, REMOTE), REMOTE)
+    identity = tmp_path / "identity.pem"
+    identity.write_bytes(own.certificate_pem + own.key_pem)
+    (listener,) = await trio.open_tcp_listeners(0, host="127.0.0.1")
+    async with trio.open_nursery() as nursery:
+        await nursery.start(server.serve, listener)
+        url = f"https://127.0.0.1:{listener.socket.getsockname()[1]}"
+        with trio.fail_after(30):
+            async with open_node(url, [shown.der], lambda: identity) as store:
+                with pytest.raises(StorageError) as caught:
+                    await store.listing()
+        nursery.cancel_scope.cancel()
+    assert caught.value.fault is StorageFault.BAD_ANSWER
 
 
 async def test_a_store_that_is_full_for_one_file_takes_the_others(press: Press, s3: S3) -> None:
