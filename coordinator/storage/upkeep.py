@@ -130,10 +130,10 @@ class StoreUpkeep:
 
     async def _list(self, store: FileStore) -> None:
         present = await store.listing()
-        self._known, self._present = await in_library(self._still_known, present)
+        self._known, self._present = await in_library(self._compare_listing, present)
         self._listed_at = trio.current_time()
 
-    def _still_known(self, present: Mapping[str, str]) -> tuple[dict[str, KnownFile], dict[str, str]]:
+    def _compare_listing(self, present: Mapping[str, str]) -> tuple[dict[str, KnownFile], dict[str, str]]:
         known = {path: known for path, known in self._known.items() if present.get(path) == known.mark}
         return known, dict(present)
 
