@@ -4,7 +4,8 @@
 
 It is no part of what this node runs: no scope, no pointer leads here. Who puts a file in has judged it
 (agent/storage/judging.py). `load` reads what is there, once, on a reading thread; `put` and `remove` are of the writing
-thread; `files` is replaced whole, so that others may look meanwhile.
+thread. Others may look one of `files` up meanwhile; who goes through all of them takes `now()`. They are as many as a
+fleet has, so what a file costs does not depend on how many lie here.
 """
 
 import hashlib
@@ -46,11 +47,16 @@ class PublishedFiles:
         self._folder = folder
         self._disk = disk
         self._limits = limits
-        self.files: Mapping[str, PublishedFile] = {}
+        self._files: dict[str, PublishedFile] = {}
+        self.used_bytes = 0
 
     @property
-    def used_bytes(self) -> int:
-        return sum(file.size for file in self.files.values())
+    def files(self) -> Mapping[str, PublishedFile]:
+        return self._files
+
+    def now(self) -> Mapping[str, PublishedFile]:
+        """As they are at this moment, whatever comes and goes after it."""
+        return self._files.copy()
 
     def load(self) -> None:
         """StoreError. What was cut off by a crash is a temporary file, and goes with the others at the start."""
@@ -58,7 +64,8 @@ class PublishedFiles:
             for name in ("", *FOLDERS):
                 if not (self._folder / name).is_dir():
                     self._disk.make_directory(self._folder / name)
-            self.files = dict(self._read_folders())
+            self._files = dict(self._read_folders())
+            self.used_bytes = sum(file.size for file in self._files.values())
         except OSError as error:
             raise refusal(error) from error
 
@@ -77,7 +84,7 @@ class PublishedFiles:
             self._disk.rename(source, self._folder / path)
         except OSError as error:
             raise refusal(error) from error
-        self.files = {**self.files, path: file}
+        self._replace(path, file)
 
     def remove(self, path: str) -> None:
         """Gone already is as good. StoreError."""
@@ -85,7 +92,15 @@ class PublishedFiles:
             self._disk.remove(self._folder / path)
         except OSError as error:
             raise refusal(error) from error
-        self.files = {name: file for name, file in self.files.items() if name != path}
+        self._replace(path, None)
+
+    def _replace(self, path: str, file: PublishedFile | None) -> None:
+        before = self._files.get(path)
+        self.used_bytes += (file.size if file is not None else 0) - (before.size if before is not None else 0)
+        if file is not None:
+            self._files[path] = file
+        else:
+            self._files.pop(path, None)
 
     def pieces(self, path: str) -> Iterator[bytes]:
         """StoreError, also where another one takes its place meanwhile and is shorter."""

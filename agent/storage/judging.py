@@ -1,9 +1,9 @@
 """Whether what a coordinator brings may lie here: what can be verified is, before it is kept and by who reads it again.
 
 A head and a document are judged as their addressee would judge them, but for what only he knows (relaying.py): so they
-are signed, whole, of this cluster and in their time. An increment is judged up to its signatures: its content follows
-from a state that only its node has. A recovery is judged whole. A trust bundle that is newer than this node's has to be
-signed by roots that this node believes; older ones have been followed, and are kept by their form.
+are signed, whole, of this cluster and in their time. So is an increment, up to what it makes of a state that only its
+node has. A recovery is judged whole. A trust bundle that is newer than this node's has to be signed by roots that this
+node believes; older ones have been followed, their keys may be gone, and they are kept by their form alone.
 
 Each has to be of this node's shard, and to bear the name that follows from what it says of itself.
 """
@@ -39,10 +39,19 @@ def judge_file(path: str, file: Path, holder: VerifierState, shards: Sequence[St
         if said.config_version > known:
             judge_opening(opening, addressee, kind=kind, now=now)
     elif kind == INCREMENT:
-        judge_opening(opening, addressee, kind=kind, now=now)
+        _judge_increment(file, addressee, now)
     else:
         verify(ChunkParts(_pieces(file), holder.limits), addressee, kind=kind, now=now)
     return said
+
+
+def _judge_increment(file: Path, addressee: VerifierState, now: float) -> None:
+    """To the step that asks for the base: before that its bytes are compared with what was signed, to the last one."""
+    try:
+        verify(ChunkParts(_pieces(file), addressee.limits), addressee, kind=INCREMENT, now=now)
+    except Rejected as refused:
+        if refused.reason not in (Reason.BASE_MISMATCH, Reason.NOT_YET_VALID):
+            raise
 
 
 def _check_place(path: str, said: Envelope, holder: VerifierState, shards: Sequence[StorageShard]) -> None:

@@ -18,8 +18,8 @@ class StorageShard:
     organizations: frozenset[str] = frozenset()
 
     def takes(self, said: Envelope) -> bool:
-        """Whether it is one of its documents. A head says what its node serves: one of these has to be among them; of
-        all else not a byte may be another organization's.
+        """Whether it is one of its documents: not a byte may be another organization's. A head names no organization
+        and holds nobody's data: each one is, and which ones come is the coordinator's to say.
         """
         if said.kind == HEAD:
             return True

@@ -2,13 +2,15 @@
 
 A name is the hash of an id, and what lies under it is signed: who reads it verifies it, as from any mirror. A change is
 for those whose certificates the configuration pins; what they bring is judged all the same (judging.py), so a stolen
-coordinator's certificate puts nothing here that nobody has signed. A head never goes back.
+coordinator's certificate puts nothing here that nobody has signed, but for what says that it is a trust bundle of long
+ago. It can take files away, and fill what [storage] lets it; no head takes the place of a newer one.
 """
 
 import hashlib
 import os
 from collections.abc import AsyncIterator, Iterator
 from dataclasses import dataclass, field, replace
+from heapq import nsmallest
 from io import FileIO
 from pathlib import Path
 
@@ -99,10 +101,7 @@ class PublishedFilesApi:
 
     async def listing(self, request: Request) -> Response:
         _check_writer(request)
-        after = request.query_one("after") or ""
-        paths = sorted(path for path in self.kept.files if path > after)
-        files = {path: self.kept.files[path].sha256 for path in paths[:LISTED]}
-        return Response.json(FileListing(files, len(paths) > LISTED).to_value())
+        return await self.node.threads.read(self._listing, request.query_one("after") or "")
 
     async def put(self, request: Request) -> Response:
         _check_writer(request)
@@ -123,6 +122,13 @@ class PublishedFilesApi:
         return Response(204)
 
     # ---- inside
+
+    def _listing(self, after: str) -> Response:
+        """On a reading thread, of files that are a fleet's. A sort of all of them would hold the others up."""
+        files = self.kept.now()
+        paths = nsmallest(LISTED + 1, (path for path in files if path > after))
+        page = {path: files[path].sha256 for path in paths[:LISTED]}
+        return Response.json(FileListing(page, len(paths) > LISTED).to_value())
 
     async def _take(self, request: Request, path: str) -> PublishedFile:
         file = self.temporary / "published.new"

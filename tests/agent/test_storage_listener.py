@@ -180,6 +180,19 @@ async def test_what_nobody_has_signed_so_is_refused_and_the_next_is_kept(made, m
     assert await made.put(path, data) is True
 
 
+async def test_an_increment_is_what_was_signed_to_its_last_byte(made, mock_clock):
+    """threats D-46: what it makes of a state only its node can say; all that comes with it was signed"""
+    made_for = {"subject_node_id": "node-b", "roles": ["core_mesh"], "organization_ids": ["acme"]}
+    cluster, times = made.bench.server.cluster, made.bench.server.times()
+    good = cluster.increment(sets={"routes": {"south": {}}}, **times, **made_for).to_bytes()
+    path = f"increments/{'a' * 64}.hfs"
+    for bad in (good + b"x" * 300_000, good[:-3], good[:-2] + b"zz"):
+        status, _ = await made.put(path, bad)
+        assert status == 422
+    assert not made.kept.files
+    assert await made.put(path, good) is True and await made.get(path) == good
+
+
 async def test_a_head_never_goes_back(made, mock_clock):
     """rules K32: though an older one is signed as well"""
     newer, older = (made.made.head("node-b", config_version=version) for version in (7, 6))
@@ -216,7 +229,10 @@ async def test_more_than_it_may_keep_is_refused_and_room_is_used_again(one, mock
         assert await made.put(document_path(big[1]), big[1].to_bytes()) == (507, "store_full")
         assert await made.get(document_path(big[0])) == big[0].to_bytes()
         await made.writer.fetch(made.to, Call("DELETE", f"/{document_path(big[0])}"))
+        assert made.kept.used_bytes == 0
         assert await made.put(document_path(big[1]), big[1].to_bytes()) is True
+        assert await made.put(document_path(big[1]), big[1].to_bytes()) is True, "in its own place there is room"
+        assert made.kept.used_bytes == len(big[1].to_bytes())
 
 
 async def test_what_is_kept_is_there_after_a_restart(made, mock_clock):
@@ -225,8 +241,8 @@ async def test_what_is_kept_is_there_after_a_restart(made, mock_clock):
     await made.put(head_path("node-b"), head.to_bytes())
     before = dict(made.kept.files)
     (made.kept._folder / "heads" / "nonsense").write_text("")
-    made.kept.files = {}
+    made.kept._files = {}
     await made.bench.node.threads.read(made.kept.load)
-    assert dict(made.kept.files) == before
+    assert dict(made.kept.files) == before and made.kept.used_bytes == len(head.to_bytes())
     older = made.made.head("node-b", config_version=6)
     assert await made.put(head_path("node-b"), older.to_bytes()) == (409, "older")
