@@ -21,7 +21,7 @@ from coordinator.base.refusal import Code, Refused
 from coordinator.database import cluster_state, continuity, history, object_store, schema
 from coordinator.database.database import Database
 from coordinator.database.history import FirstLink
-from coordinator.keys import atomic_files
+from coordinator.keys import atomic_files, private_file
 from coordinator.keys import seed as seeds
 from coordinator.keys.acting import as_owner_of
 from coordinator.keys.atomic_files import plain_file
@@ -57,10 +57,13 @@ def begin(at: Configuration, *, anew: bool, actor: str, now: float) -> BegunHist
         is_done = partial(_is_done, database, keys)
         atomic_files.clear_up(note, is_done)
         seed = _seed(database, keys, anew=anew)
-        path = keys / seeds.FILE
-        files = [] if path.exists() else [(path, plain_file(seed.to_bytes()))]
+        found = private_file.find(seeds.FILE, keys, os.environ)  # one that is sealed stays so
+        path = keys / seeds.FILE if found is None else found[0]
+        files = [(path, plain_file(seed.to_bytes()))] if found is None else []
         with atomic_files.together(note, files, is_done):
-            return _link(database, seed, path, is_seed_new=bool(files), anew=anew, actor=actor, now=now)
+            made = _link(database, seed, path, is_seed_new=found is None, anew=anew, actor=actor, now=now)
+            continuity.forget(keys.with_name(continuity.FILE))  # the history that was seen is given up
+            return made
     finally:
         database.close()
 
@@ -90,7 +93,6 @@ def _link(
             cluster_id = cluster_state.standing(transaction).cluster_id
             transaction.audit("history.begin", cluster_id, before, {"history_key": key.key_id})
             rows = transaction.number(select(func.count()).select_from(schema.audit))
-    continuity.forget(path.parent.with_name(continuity.FILE))  # the history that was seen is given up
     return BegunHistory(cluster_id, key.key_id, rows, path, is_seed_new)
 
 

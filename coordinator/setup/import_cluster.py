@@ -297,11 +297,15 @@ def _copy(source: BinaryIO, target: Path) -> None:
             raise Refused(Code.ALREADY_INITIALISED, f"{beside} is there already", remedy="move it away first")
     new = target.with_name(f".{target.name}.new")
     new.unlink(missing_ok=True)
-    plain_file(b"")(new)
-    with new.open("r+b") as file:
-        shutil.copyfileobj(source, file)
-    keystore.sync_file(new)
-    new.rename(target)
+    try:
+        plain_file(b"")(new)
+        with new.open("r+b") as file:
+            shutil.copyfileobj(source, file)
+        keystore.sync_file(new)
+        new.rename(target)
+    except BaseException:  # the whole database, under a name that nobody looks for
+        new.unlink(missing_ok=True)
+        raise
 
 
 def _copy_rows(folder: Path, target: Database) -> None:

@@ -10,12 +10,15 @@ from sqlalchemy import delete, update
 from coordinator.base.refusal import Code, Refused
 from coordinator.database import history, history_check, schema
 from coordinator.database.database import Database
+from coordinator.keys import sealing
 from coordinator.keys import seed as seeds
+from coordinator.keys.atomic_files import replace_file
 from coordinator.setup import backup, begin_history, configuration, initialise, opening, restore
 from coordinator.setup.backup import BackupRequest
 from coordinator.setup.begin_history import BegunHistory
 from coordinator.setup.configuration import Configuration
 from tests.coordinator.founding import Founded
+from tests.coordinator.test_own_secrets import seals
 
 
 def begin(at: Configuration, *, anew: bool = False) -> BegunHistory:
@@ -64,6 +67,22 @@ def test_a_history_that_is_gone_is_not_begun_as_if_there_had_been_none(founded: 
         connection.execute(update(schema.pointers).values(signature="AAAA"))
     database.close()
     assert begin(at, anew=True).history_key == made.history_key
+
+
+@seals
+def test_a_seed_that_is_sealed_to_the_machine_stays_so(founded: Founded) -> None:
+    """rules H4: another history of the same seed writes it nowhere in clear"""
+    at = founded.configuration()
+    made = begin(at)
+    place = sealing.sealed_form(made.seed)
+    replace_file(place, sealing.seal(seeds.FILE, made.seed.read_bytes()))
+    made.seed.unlink()
+    again = begin(at, anew=True)
+    assert (again.history_key, again.is_seed_new, again.seed) == (made.history_key, False, place)
+    assert not made.seed.exists()
+    database = opening.open_database(at)
+    assert history_check.verify(database).faults == []
+    database.close()
 
 
 def _dies(at: Configuration, number: int) -> None:

@@ -25,7 +25,7 @@ from coordinator.membership import (
     trimming,
 )
 from coordinator.run import build
-from coordinator.setup import export
+from coordinator.setup import export, import_cluster
 from coordinator.trust import restored_backup
 from snapshot import canonical
 from tests.coordinator.moves import NOW, URL, Place, admit, token_of
@@ -139,6 +139,14 @@ def test_it_goes_from_a_server_to_a_file(tmp_path: Path, postgresql_url: str, b:
     assert refusal(lambda: allow(beside, "n3")).code is Code.MOVED
     for opened in (database, beside, there):
         opened.close()
+
+
+def test_a_database_that_cannot_be_written_leaves_no_part_of_it(tmp_path: Path):
+    """rules K24: on a disk that is full, say: whole or not at all"""
+    target = tmp_path / "coordinator.db"
+    with Path("/proc/self/mem").open("rb") as unreadable, pytest.raises(OSError, match="Input/output"):
+        import_cluster._copy(unreadable, target)
+    assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.parametrize("is_there", ["database", "keys/seed", "tls/server.pem", "../coordinator.toml"])
