@@ -12,6 +12,7 @@ from collections.abc import AsyncIterator, Iterator
 from dataclasses import dataclass, field, replace
 from heapq import nsmallest
 from io import FileIO
+from itertools import count
 from pathlib import Path
 
 import trio
@@ -49,7 +50,8 @@ class PublishedFilesApi:
     node: RunningNode
     kept: PublishedFiles
     temporary: Path
-    _taking: trio.Lock = field(default_factory=trio.Lock)
+    _taking: trio.Lock = field(default_factory=trio.Lock)  # from the look at what lies there to the rename
+    _numbers: Iterator[int] = field(default_factory=count)
     _shards: tuple[str, tuple[StorageShard, ...]] = ("", ())
 
     def routes(self) -> Routes:
@@ -109,8 +111,7 @@ class PublishedFilesApi:
         if not self.shards():
             raise HttpError(409, "no_shard", "the storage_directory of this node names no endpoint that it runs")
         request.allow(UPLOAD_S + _length_of(request) / LEAST_RATE)
-        async with self._taking:
-            kept = await self._take(request, path)
+        kept = await self._take(request, path)
         self.node.counters.add("storage_files_taken")
         return Response.json(KeptFile(kept.sha256).to_value())
 
@@ -131,16 +132,21 @@ class PublishedFilesApi:
         return Response.json(FileListing(page, len(paths) > LISTED).to_value())
 
     async def _take(self, request: Request, path: str) -> PublishedFile:
-        file = self.temporary / "published.new"
+        """Several come at a time, and who brings one slowly holds up nobody: each has a file of its own until it is
+        judged.
+        """
+        file = self.temporary / f"published-{next(self._numbers)}.new"
         try:
             sha256, size = await self._write(file, request, path)
             holder = self.node.holder()
             said = await self.node.threads.verify(judge_file, path, file, holder, self.shards(), self.node.now())
             version = said.version if said.kind == HEAD else (0, 0)
-            kept, before = PublishedFile(sha256, size, version), self.kept.files.get(path)
-            if before is not None and before.version > version:
-                raise HttpError(409, "older", "a newer head of that node lies here")
-            await self.node.threads.write(self.kept.put, path, file, kept)
+            kept = PublishedFile(sha256, size, version)
+            async with self._taking:
+                before = self.kept.files.get(path)
+                if before is not None and before.version > version:
+                    raise HttpError(409, "older", "a newer head of that node lies here")
+                await self.node.threads.write(self.kept.put, path, file, kept)
             return kept
         finally:
             with trio.CancelScope(shield=True):

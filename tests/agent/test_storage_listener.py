@@ -44,12 +44,16 @@ class StorageLab:
         sections = {"endpoints": {}, "shards": {"s1": entry}}
         await self.bench.take(self.bench.server.snapshot(sections, "storage_directory", roles=["core_mesh"]))
 
-    async def put(self, path: str, data: bytes, client: HttpClient[Endpoint] | None = None) -> object:
+    async def put(
+        self, path: str, data: bytes | AsyncIterator[bytes], client: HttpClient[Endpoint] | None = None
+    ) -> object:
         """What it says is kept, or status and code of the refusal."""
         try:
             answer = await (client or self.writer).fetch(self.to, Call("PUT", f"/{path}", body=data))
         except ClientError as error:
             return error.status, error.code
+        if not isinstance(data, bytes):
+            return True
         return KeptFile.read(answer.body).sha256 == hashlib.sha256(data).hexdigest()
 
     async def get(self, path: str) -> bytes | None:
@@ -191,6 +195,34 @@ async def test_an_increment_is_what_was_signed_to_its_last_byte(made, mock_clock
         assert status == 422
     assert not made.kept.files
     assert await made.put(path, good) is True and await made.get(path) == good
+
+
+async def test_who_brings_a_file_slowly_holds_up_nobody(made, mock_clock):
+    """Another coordinator's files, and this one's others, come meanwhile; then it comes whole."""
+    slow, other = (made.made.document("route_policy", name, {"routes": {"n": {}}}) for name in ("node-b", "node-c"))
+    data, begun, goes_on = slow.to_bytes(), trio.Event(), trio.Event()
+
+    async def pieces():
+        yield data[:100]
+        begun.set()
+        await goes_on.wait()
+        yield data[100:]
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(made.put, document_path(slow), pieces())
+        await begun.wait()
+        await until_some(made.bench.outside.storage_listener.api.temporary)
+        with trio.fail_after(5):
+            assert await made.put(document_path(other), other.to_bytes()) is True
+        assert list(made.kept.files) == [document_path(other)]
+        goes_on.set()
+    assert await made.get(document_path(slow)) == data
+
+
+async def until_some(folder) -> None:
+    """What a server has begun to write is looked at, and tells nobody."""
+    while not list(folder.glob("published*")):
+        await trio.lowlevel.checkpoint()
 
 
 async def test_a_head_never_goes_back(made, mock_clock):
