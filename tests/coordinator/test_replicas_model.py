@@ -34,6 +34,7 @@ from coordinator.database.own_entry import OwnEntry
 from coordinator.keys import keystore
 from coordinator.keys import seed as seeds
 from coordinator.keys.own_secrets import OwnSecrets
+from coordinator.keys.pinned_root_keys import PinnedRootKeys
 from coordinator.keys.signing_key import SigningKey
 from coordinator.membership import coordinator_sets, peer_recovery, replicas
 from coordinator.membership.peer_recovery import UnverifiedManifest
@@ -269,7 +270,8 @@ class Replicas(RuleBasedStateMachine):
         assert _pins(there)[asked.name] == asked.pin
         beside = Database(replica.url)
         try:
-            found = peer_recovery.judge(beside, begun.tried, NONCE, answer)
+            pins = PinnedRootKeys(tuple(key.key_id for key in self.at.roots), 2)
+            found = peer_recovery.judge(beside, begun.tried, NONCE, answer, pins, replica.own.seed())
         except Refused as refused:
             assert refused.code is Code.MANIFEST_MISMATCH
             assert not answer.manifest == begun.tried.content == self.manifest_bytes()

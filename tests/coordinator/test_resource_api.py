@@ -33,6 +33,7 @@ async def test_one_of_them(founded: Founded) -> None:
         one = await at.ask("GET", "/v1/resources/Node/node-a")
         assert one["spec"] == {
             "kind": "data", "roles": [], "organizations": ["acme"], "site": "default", "addresses": [], "labels": {},
+            "relay": False,
         }  # fmt: skip
         brief = await at.ask("GET", "/v1/resources/Node/node-a?brief=true")
         assert brief == {"kind": "Node", "id": "node-a", "spec": {"organizations": ["acme"]}}

@@ -169,7 +169,7 @@ def test_qos_and_storage_by_organization() -> None:
     assert set(views.sections(state, "core", Scope("qos_policy"))["policies"]) == {"gold", "all"}
     assert views.sections(state, "core", Scope("storage_directory")) == {"endpoints": {"s1": {"url": "https://s1:443"}}}
     shards = views.sections(state, "store", Scope("storage_directory"))["shards"]
-    assert shards == {"s1": {"url": "https://s1:443", "families": [], "replicates": []}}
+    assert shards == {"s1": {"url": "https://s1:443", "families": [], "organizations": [], "replicates": []}}
 
 
 def test_the_degraded_policy_has_exactly_its_members() -> None:
