@@ -180,15 +180,25 @@ class WatchedNode(Follower):
         self._ledger.note_head(self.node.node_id, taken)
         self._listed, self._head = _listed(taken), body
 
-    async def compare(self) -> None:
-        """What each of them says to one that holds nothing, is what was said before under the same numbers."""
+    async def compare(self, *, all_know_it: bool = True) -> int:
+        """What each of them says to one that holds nothing, is what was said before under the same numbers; how many
+        said anything. While the database is away, a coordinator knows nothing of a node that has never asked it.
+        """
+        heard = 0
         for door in self._doors:
-            asked = replace_at(self.node, door)
-            answer = await asked.head(wait=10)
+            try:
+                answer = await replace_at(self.node, door).head(wait=10 if all_know_it else 0)
+            except ClientError as error:
+                assert not all_know_it and error.status == 503, error
+                continue
+            if answer.status == 204 and not all_know_it:
+                continue
             blank = replace(self.holder, marks={}, active={})
             head = verify(ChunkParts([answer.body]), blank, kind="head", now=time.time(), keep=lambda *_: None)
             assert isinstance(head, Verified)
             self._ledger.note_head(self.node.node_id, head)
+            heard += 1
+        return heard
 
 
 def replace_at(node: TlsNode, door: Door) -> TlsNode:
