@@ -13,10 +13,11 @@ Whatever is wrong, nothing is adopted.
 """
 
 import hashlib
+from collections.abc import Mapping
 
 from coordinator.base.refusal import Code, Refused
 from coordinator.database import cluster_state, history, history_manifest, object_store
-from coordinator.database.database import Database
+from coordinator.database.database import CANCEL_EXPORT, Database
 from coordinator.database.history import LinkedHistory
 from coordinator.keys import owner_key, seed_recovery
 from coordinator.keys.owner_key import OwnerPublic
@@ -24,7 +25,7 @@ from coordinator.keys.pinned_root_keys import PinnedRootKeys
 from coordinator.keys.seed import BYTES, Seed
 from coordinator.keys.seed_recovery import BroughtSeed, RecoveryPlace
 from coordinator.keys.seed_share import ANOTHER
-from coordinator.membership import peer_recovery, replicas
+from coordinator.membership import moving, peer_recovery, replicas
 from coordinator.membership.peer_recovery import UnverifiedManifest
 
 REPEAT = "repeat it"
@@ -38,12 +39,17 @@ def judge(
     database: Database, tried: UnverifiedManifest, coordinator_id: str, brought: BroughtSeed, roots: PinnedRootKeys
 ) -> Seed:
     """`database`: without a history of its own, for this call alone. `roots`: those that are named here, if any are.
-    `not_an_owner`, `bad_share`, `wrong_seed`, `concurrent_update`, `manifest_mismatch`, `untrusted_history`.
+    `not_an_owner`, `bad_share`, `wrong_seed`, `concurrent_update`, `manifest_mismatch`, `untrusted_history`; and where
+    it would be of no use: `not_in_manifest`, `moved`.
     """
     place = _place(database, tried, coordinator_id)
     if brought.manifest != place.manifest:
         detail = "the owner has signed for another manifest than the newest"
         raise Refused(Code.CONCURRENT_UPDATE, detail, remedy=REPEAT)
+    _check_named(coordinator_id, tried.pins)
+    if (move := moving.exported_to(database)) is not None:
+        detail = f"the cluster was exported from here to {move.coordinator_id}, {move.url}"
+        raise Refused(Code.MOVED, detail, remedy=f"bring it there; if it was never started: {CANCEL_EXPORT}")
     _check_owner(tried, place, brought)
     for name, value in (("seed", brought.seed), ("salt", brought.salt)):
         if len(value) != BYTES or value == bytes(BYTES):
@@ -65,16 +71,20 @@ def take_up(
     `not_in_manifest` where it names no coordinator of this id.
     """
     known = {replica.coordinator_id: replica.identity_sha256 for replica in replicas.list_replicas(database)}
-    if coordinator_id not in known:
-        detail = f"the manifest names {', '.join(sorted(known))}, and not {coordinator_id}"
-        remedy = "set this machine up under the id of one that is lost: coordinator_id in coordinator.toml"
-        raise Refused(Code.NOT_IN_MANIFEST, detail, remedy=remedy)
+    _check_named(coordinator_id, known)
     actor = f"owner:{owner}"
     if known[coordinator_id] != pin:
         replicas.pin(database, coordinator_id, pin, actor=actor, now=now)
     said = {"owner": owner, "identity_sha256": pin, "is_forced": is_forced, "others": about}
     with database.change(actor=actor, now=now) as transaction:
         transaction.audit("coordinator.recover_by_owner", coordinator_id, None, said)
+
+
+def _check_named(coordinator_id: str, known: Mapping[str, str]) -> None:
+    if coordinator_id not in known:
+        detail = f"the manifest names {', '.join(sorted(known))}, and not {coordinator_id}"
+        remedy = "set this machine up under the id of one that is lost: coordinator_id in coordinator.toml"
+        raise Refused(Code.NOT_IN_MANIFEST, detail, remedy=remedy)
 
 
 def _place(database: Database, tried: UnverifiedManifest, coordinator_id: str) -> RecoveryPlace:

@@ -19,7 +19,8 @@ from coordinator.keys.pinned_root_keys import PinnedRootKeys
 from coordinator.keys.seed import Seed
 from coordinator.keys.seed_recovery import BroughtSeed, RecoveryPlace
 from coordinator.keys.signing_key import SigningKey
-from coordinator.membership import owner_recovery, peer_recovery, replica_reports, replicas
+from coordinator.membership import moving, owner_recovery, peer_recovery, replica_reports, replicas
+from coordinator.membership.moving import OtherCoordinator
 from coordinator.membership.replica_reports import ReplicaReport
 from coordinator.setup import configuration
 from coordinator.setup.configuration import Configuration
@@ -118,6 +119,17 @@ def test_an_owner_whose_key_is_out_of_form_is_none(at: Coordinators, key: object
         owner_recovery.judge(beside, forged, FIRST, seed_recovery.sign(ALICE, "alice", place, seed_of(at)), NO_ROOTS)
     beside.close()
     assert caught.value.code is Code.NOT_AN_OWNER
+
+
+def test_for_one_that_was_taken_away_meanwhile_no_owner_is_believed(at: Coordinators) -> None:
+    """rules H51: before anything is adopted"""
+    beside = Database(at.database.url)
+    tried = peer_recovery.read_unverified(beside, "coord-9")
+    place = replace(place_of(at), coordinator_id="coord-9")
+    with pytest.raises(Refused) as caught:
+        owner_recovery.judge(beside, tried, "coord-9", seed_recovery.sign(ALICE, "alice", place, seed_of(at)), NO_ROOTS)
+    beside.close()
+    assert caught.value.code is Code.NOT_IN_MANIFEST
 
 
 def test_another_seed_does_not_verify_the_history(at: Coordinators) -> None:
@@ -356,6 +368,20 @@ async def test_a_database_of_other_root_keys_is_not_believed_for_its_own_owner(m
         await commit(at, machine, await recover(at, seed))
         await at.daemon.keeper.look()
         assert (await at.probe("/probe/readiness"))[0] == 200
+
+
+async def test_where_the_cluster_has_gone_elsewhere_no_seed_is_left(machine: Machine) -> None:
+    """rules H51: it would be of no use"""
+    alone(machine)
+    away = OtherCoordinator("coord-b", "https://b.example:7443", "sha256:" + "ef" * 32)
+    moving.begin(machine.at.database, away, actor="root", now=machine.at.now)
+    seed = machine.lose()
+    async with started(machine)() as at:
+        await not_recovered(at, machine, seed, Code.MOVED)
+    machine.at.database.history = LinkedHistory(seed.history_key)
+    moving.cancel(machine.at.database, actor="root", now=machine.at.now)
+    async with started(machine)() as at:
+        await commit(at, machine, await recover(at, seed))
 
 
 def report(machine: Machine, name: str, reason: str = "", ago: float = 0.0) -> None:
