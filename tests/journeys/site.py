@@ -9,6 +9,7 @@
 Needs root, iproute2 and /dev/net/tun; without them the journey is skipped, and says so.
 """
 
+import itertools
 import os
 import shutil
 import subprocess
@@ -120,6 +121,22 @@ class SiteLab:
             node.start()
         self.until(lambda: all(self.is_settled(self.nodes[name]) for name in names or self.nodes))
         self.until(lambda: not any(self.rests(node) for node in self.nodes.values()))
+
+    def until_relayed(self) -> None:
+        """Small changes, until each neighbour has one from a relay: who joined a moment ago may have been a stranger to
+        it when it asked first, and leaves it alone for a while.
+        """
+        relays = {f"https://{self.address(list(self.nodes).index(name))}:{PORT}" for name in self.relays}
+        numbers = itertools.count()
+
+        def are_relayed() -> bool:
+            data = b"small %d" % next(numbers)
+            self.declare(data)
+            self.until_held(data)
+            neighbours = [node.status["origins"] for name, node in self.nodes.items() if name not in self.relays]
+            return {origins["config/big"]["source"] for origins in neighbours} <= relays
+
+        self.until(are_relayed)
 
     def rests(self, node: SiteNode) -> bool:
         """Whether it leaves a relay alone for a while: one that did not know it yet."""

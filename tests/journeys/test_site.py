@@ -23,6 +23,7 @@ def test_what_a_site_is_given_travels_over_its_link_once(tmp_path):
     with site(tmp_path, ["n1", "n2", "n3", "n4"], relays=["n1"]) as made:
         made.declare(b"first")
         made.join()
+        made.until_relayed()
         for seed in (1, 2):
             data = content(2 * MB, seed)
             made.link.reset()
@@ -54,6 +55,7 @@ def test_twenty_nodes_behind_a_satellite_link(tmp_path, count, capsys):
     with site(tmp_path / "site", names, relays=["n1"]) as made:
         made.declare(b"first")
         made.join()
+        made.until_relayed()
         made.link.shape(**LINK)
         made.link.reset()
         made.declare(data)
