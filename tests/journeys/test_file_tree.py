@@ -95,6 +95,7 @@ def test_files_feed_a_node_whose_coordinator_is_gone(lab, gateway, tmp_path):
         sources = {row["kind"]: row for row in status["sources"]}
         assert sources["storage"] == {
             "kind": "storage", "url": url, "named_by": "storage_directory", "error": "", "failures": 0,
-            "again_in_s": sources["storage"]["again_in_s"],
+            "again_in_s": sources["storage"]["again_in_s"], "node_id": None, "peer_set": None, "near": None,
+            "relay": None,
         }  # fmt: skip
         assert "connect_failed" in sources["coordinator"]["error"]
