@@ -81,7 +81,7 @@ class Ledger:
     said: dict[tuple[str, str, int, int], str] = field(default_factory=dict)
 
     def note_head(self, node_id: str, head: Verified) -> None:
-        self._note(node_id, HEAD, head.mark.version, head.mark.content_hash)
+        self._note(node_id, HEAD, head.mark.version, head.envelope_hash)  # its dates, too
         for scope, listed in _listed(head).scopes.items():
             self._note(node_id, scope, (listed.authority_epoch, listed.config_version), listed.content_hash)
 

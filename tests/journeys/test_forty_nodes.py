@@ -2,6 +2,7 @@
 coordinator is killed in turn, the primary is, and at last a standby takes over that was behind (rules H1, H37, P30).
 """
 
+import re
 import time
 import warnings
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
@@ -20,6 +21,7 @@ from tests.coordinator.failing_over import Pair
 from tests.coordinator.postgresql import Unavailable
 from tests.coordinator.test_servers_failover import heads
 from tests.holdfast.operator_lab import UNGUARDED, Lab
+from tests.journeys.gateway import Gateway
 from tests.journeys.many_nodes import Door, Ledger, News, WatchedNode, Writer
 from tests.journeys.three_coordinators import Three, come_back, kill, three
 
@@ -53,6 +55,17 @@ def labs(tmp_path: Path, url: str) -> Iterator[Three]:
         yield found
 
 
+@pytest.fixture
+def gateway(labs: Three, tmp_path: Path) -> Iterator[Gateway]:
+    """A node with the shipped agent, which may ask all three."""
+    made = Gateway(tmp_path / "gateway", labs[1])
+    urls = ", ".join(f'"https://localhost:{lab.ports["fleet"]}"' for lab in labs)
+    file = made.folder / "agent.toml"
+    file.write_text(re.sub(r"(?m)^urls = .*$", f"urls = [{urls}]", file.read_text()))
+    yield made
+    made.kill()
+
+
 @dataclass
 class Fleet:
     """All nodes, and the operator who writes."""
@@ -62,13 +75,15 @@ class Fleet:
     ledger: Ledger = field(default_factory=Ledger)
     nodes: list[WatchedNode] = field(default_factory=list)
     view_left_s: float = float("inf")
+    states: set[str] = field(default_factory=set)  # of the agent
 
     def __post_init__(self) -> None:
-        self.writer = Writer(self.doors, [f"n{number}" for number in range(NODES)], self.news)
+        names = [f"n{number}" for number in range(NODES)]
+        self.writer = Writer(self.doors, [*names, "gateway"], self.news)
 
     async def join(self) -> None:
         """A third of them at each, with a token of its own."""
-        for number, name in enumerate(self.writer.node_ids):
+        for number, name in enumerate(self.writer.node_ids[:NODES]):
             self.writer.at = number % len(self.doors)
             await self.writer.ask("POST", f"/v1/allowlist/{name}", {"kind": "data"})
             token = (await self.writer.ask("POST", "/v1/tokens", {"node_id": name}))["token"]
@@ -81,6 +96,13 @@ class Fleet:
         while True:
             self.view_left_s = min(self.view_left_s, *(each.view_left_s for each in self.nodes))
             assert self.view_left_s > 0, "a node's head has ended"
+            await trio.sleep(1)
+
+    async def watch_agent(self, gateway: Gateway) -> None:
+        """The shipped program on a node, all the time: services may go by what it has."""
+        while True:
+            self.states.add((await off_loop(lambda: gateway.status))["state"])
+            assert self.states == {"active"}, await off_loop(lambda: gateway.status)
             await trio.sleep(1)
 
     async def all_run(self, least: int, *, epoch: int = 1) -> None:
@@ -114,19 +136,21 @@ class Fleet:
 
 
 @asynccontextmanager
-async def running(labs: Three, folder: Path) -> AsyncIterator[Fleet]:
+async def running(labs: Three, gateway: Gateway, folder: Path) -> AsyncIterator[Fleet]:
     (folder / "nodes").mkdir()
     (folder / "nodes" / "ca.pem").write_bytes((labs[0].folder / "state" / "tls" / "ca.pem").read_bytes())
     doors = [Door(lab, folder / "nodes", []) for lab in labs]
     fleet = Fleet(doors)
     try:
         await fleet.join()
+        await off_loop(gateway.enrol)
         async with trio.open_nursery() as nursery:
             nursery.start_soon(fleet.writer.run)
             for each in fleet.nodes:
                 await each.follow_once(20)
                 nursery.start_soon(each.run)
             nursery.start_soon(fleet.watch_views)
+            nursery.start_soon(fleet.watch_agent, gateway)
             yield fleet
             nursery.cancel_scope.cancel()
     finally:
@@ -144,12 +168,12 @@ def until_all_stand(labs: Sequence[Lab]) -> None:
 
 
 async def test_forty_nodes_go_on_whatever_is_killed(
-    labs: Three, pair: Pair, url: str, tmp_path: Path, shown: Callable[[str], None]
+    labs: Three, gateway: Gateway, pair: Pair, url: str, tmp_path: Path, shown: Callable[[str], None]
 ) -> None:
     """rules H1, H2, H37, H41, K41, P1, P30, X16: no node ever has two contents under one number, goes a step back, or
     sees its head end; what was acknowledged is there, but for what a standby that was behind never had
     """
-    async with running(labs, tmp_path) as fleet:
+    async with running(labs, gateway, tmp_path) as fleet:
         writer = fleet.writer
         await fleet.all_are_given_the_same()
 
@@ -201,6 +225,7 @@ async def test_forty_nodes_go_on_whatever_is_killed(
         for lab in labs:
             await off_loop(lab.until_ready)
         await fleet.all_run(writer.last, epoch=2)
+        await off_loop(gateway.until, lambda: gateway.status["head"]["authority_epoch"] == 2)
         writer.acknowledged = [each for each in writer.acknowledged if each[0] <= kept or each[1] > promoted]
         await fleet.all_are_given_the_same()
         assert [lab.process.pid for lab in labs] == processes
