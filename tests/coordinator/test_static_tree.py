@@ -321,7 +321,7 @@ def test_files_lie_where_the_coordinator_puts_them() -> None:
     assert increment_place("route_policy/a", 7, "abc").route == "/v1/increments/route_policy%2Fa?base=7"
     assert recovery_place("gw-1", "route_policy/a").file == f"/{published_tree.recovery_path('gw-1', 'route_policy/a')}"
     assert recovery_place("gw-1", "route_policy/a").route == "/v1/recoveries/route_policy%2Fa"
-    assert head_place("gw-1", (3, 7), 55).route == "/v1/head?generation=7&epoch=3&wait=55"
+    assert head_place("gw-1", (3, 7), 55).route == "/v1/head?generation=7&epoch=3&wait=55&protocol=1"
 
 
 def test_what_nodes_share_lies_there_once(press: Press, tmp_path: Path) -> None:
