@@ -1,0 +1,112 @@
+"""What a storage node keeps for others: bounded, found again after a restart, and nothing but files of our names."""
+
+import hashlib
+
+import pytest
+
+from snapshot.limits import DEFAULT
+from store.base.disk import Disk
+from store.base.errors import StoreError, StoreFault
+from store.published_files import PublishedFile, PublishedFiles, is_path
+from tests.store.cluster import Cluster
+
+NAME = f"{'ab' * 32}.hfs"
+
+
+@pytest.fixture
+def made(tmp_path):
+    def open_again(most_bytes=1_000, most_files=3):
+        files = PublishedFiles(tmp_path / "published", Disk(), most_bytes, most_files, DEFAULT)
+        files.load()
+        return files
+
+    return open_again
+
+
+@pytest.fixture
+def bring(tmp_path):
+    def put(files, path, data, version=(0, 0)):
+        source = tmp_path / "came.new"
+        source.write_bytes(data)
+        files.put(path, source, PublishedFile(hashlib.sha256(data).hexdigest(), len(data), version))
+
+    return put
+
+
+def read(files, path):
+    return b"".join(files.pieces(path))
+
+
+def test_it_is_all_there_after_a_restart(made, bring):
+    """rules S2, L19: byte for byte, and a head with its version"""
+    files, head = made(1 << 20), Cluster().head(3)
+    bring(files, "trust/7.hfs", b"bundle")
+    bring(files, f"documents/{NAME}", b"document")
+    bring(files, f"heads/{NAME}", head.to_bytes(), head.envelope.version)
+    again = made(1 << 20)
+    for opened in (files, again):
+        assert read(opened, "trust/7.hfs") == b"bundle"
+        assert read(opened, f"heads/{NAME}") == head.to_bytes()
+        assert opened.files[f"heads/{NAME}"].version == head.envelope.version
+        assert opened.used_bytes == len(b"bundle") + len(b"document") + len(head.to_bytes())
+    assert again.now() == files.now()
+
+
+def test_a_full_one_says_so_and_takes_what_fits(made, bring, tmp_path):
+    files = made(most_bytes=10, most_files=2)
+    bring(files, "trust/1.hfs", b"12345")
+    with pytest.raises(StoreError) as full:
+        bring(files, "trust/2.hfs", b"123456")
+    assert full.value.fault is StoreFault.STORE_FULL
+    assert (files.used_bytes, list(files.files)) == (5, ["trust/1.hfs"])
+    bring(files, "trust/1.hfs", b"1234567890")  # in the place of what lies there
+    bring(files, "trust/2.hfs", b"")
+    with pytest.raises(StoreError):
+        files.check_room("trust/3.hfs", 0)
+    files.remove("trust/1.hfs")
+    files.remove("trust/1.hfs")
+    assert (files.used_bytes, list(files.files)) == (0, ["trust/2.hfs"])
+    bring(files, "trust/3.hfs", b"12345")
+    with pytest.raises(StoreError):
+        read(files, "trust/1.hfs")
+
+
+def test_what_has_no_name_of_ours_goes_at_the_start(made, bring, tmp_path):
+    """Nor is a head believed whose bytes are none: any other takes its place."""
+    files = made()
+    bring(files, f"heads/{NAME}", b"no head")
+    stray = tmp_path / "published" / "documents" / "stray"
+    stray.write_bytes(b"x")
+    again = made()
+    assert not stray.exists()
+    assert {path: file.version for path, file in again.now().items()} == {f"heads/{NAME}": (0, 0)}
+
+
+def test_a_disk_that_refuses_is_said(made, bring, tmp_path):
+    files = made()
+    (tmp_path / "published" / "documents").rmdir()
+    with pytest.raises(StoreError):
+        bring(files, f"documents/{NAME}", b"x")
+    assert files.used_bytes == 0
+    (tmp_path / "published" / "trust").rmdir()
+    (tmp_path / "published" / "trust").write_bytes(b"no folder")
+    with pytest.raises(StoreError):
+        made()
+
+
+@pytest.mark.parametrize(
+    ("path", "is_one"),
+    [
+        ("trust/1.hfs", True),
+        (f"increments/{NAME}", True),
+        ("trust/01.hfs", False),
+        (f"trust/{NAME}", False),
+        ("documents/1.hfs", False),
+        (f"other/{NAME}", False),
+        (f"documents/../heads/{NAME}", False),
+        (f"documents/{NAME}\n", False),
+        ("", False),
+    ],
+)
+def test_names(path, is_one):
+    assert is_path(path) is is_one
