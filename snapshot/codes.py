@@ -498,8 +498,9 @@ _REQUEST: Table = {
     ),
     "too_large": Explanation("A value is beyond its limit.", "Make it smaller, or raise the setting that is named."),
     "bad_key": Explanation(
-        "A key of the store is not in its form, or names an object that never changes.",
-        "This is a bug, or a hand in the database: look at the log.",
+        "A private key or a certificate cannot be used: its file is not there, is encrypted or damaged, or the two do "
+        "not belong together; or it is no CA's. Rarely: the name of an object in the database is not in its form.",
+        "Put right the file that the message names. Where it names none: this is a bug, or a hand in the database.",
     ),
     "already_initialised": Explanation("There is a cluster in this database.", "Use it, or name another database."),
     "no_state": Explanation("The database holds no cluster.", "holdfastctl init, or name the right database."),
