@@ -14,7 +14,6 @@ Rejected: one RSA key that both decrypts and signs. It would be one key for two 
 
 import base64
 import binascii
-import json
 from dataclasses import dataclass, field
 
 from cryptography.hazmat.primitives import hashes, serialization
@@ -97,8 +96,8 @@ class OwnerPublic:
 def parse_public(data: bytes, *, name: str) -> OwnerPublic:
     """`bad_request` for a file of another form, or one that was damaged."""
     try:
-        value = json.loads(data)
-    except ValueError:
+        value = canonical.loads(data.strip(), depth=1)
+    except canonical.NotCanonical:
         value = None
     if not isinstance(value, dict) or value.keys() != _MEMBERS or value["format"] != _FORMAT:
         raise _bad(f"{name} is no public half of an owner's key")

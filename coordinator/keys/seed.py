@@ -13,7 +13,6 @@ Rejected: a random history key in a file of its own. A further coordinator would
 comes, and whoever recovers a cluster one more file; so all that coordinators share follows from one pair.
 """
 
-import json
 import secrets
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -74,8 +73,8 @@ def parse(data: bytes, *, name: str = FILE) -> Seed:
     if not data:
         raise _unusable(name, "is empty")
     try:
-        value = json.loads(data)
-    except ValueError:
+        value = canonical.reread(data)
+    except canonical.NotCanonical:
         raise _unusable(name, "is no seed of a cluster") from None
     if not isinstance(value, dict) or value.keys() != _MEMBERS or value["format"] != _FORMAT:
         raise _unusable(name, "is no seed of a cluster")

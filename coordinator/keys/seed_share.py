@@ -17,7 +17,6 @@ Rejected:
 
 import base64
 import binascii
-import json
 from dataclasses import dataclass, field
 
 from cryptography.exceptions import InvalidTag
@@ -94,8 +93,8 @@ def parse(data: bytes, *, name: str) -> SeedShare:
     if not data.strip():
         raise _bad(f"{name} is empty")
     try:
-        value = json.loads(data)
-    except ValueError:
+        value = canonical.loads(data.strip(), depth=1)
+    except canonical.NotCanonical:
         raise _bad(f"{name} is no share of a seed, or was cut off") from None
     if not isinstance(value, dict) or value.keys() != _MEMBERS or value["format"] != _FORMAT:
         raise _bad(f"{name} is no share of a seed")

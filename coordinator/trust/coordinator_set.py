@@ -185,8 +185,8 @@ def make(
 def is_one(text: str) -> bool:
     """Whether a file says that it is a set of coordinators."""
     try:
-        value = json.loads(text)
-    except ValueError:
+        value = canonical.reread(text.encode())
+    except canonical.NotCanonical:
         return False
     return isinstance(value, dict) and MARK in value
 

@@ -9,11 +9,11 @@ from pathlib import Path
 import click
 
 from coordinator.base.refusal import Code, Refused
-from coordinator.keys import keystore, owner_key, seed_recovery, seed_share, signing_key
+from coordinator.keys import atomic_files, keystore, owner_key, seed_recovery, seed_share, signing_key
 from coordinator.keys.owner_key import OwnerKey, OwnerPublic
 from coordinator.keys.seed_recovery import RecoveryPlace
 from coordinator.keys.seed_share import SeedShare
-from coordinator.keys.signing_key import SigningKey
+from coordinator.keys.signing_key import SigningKey, UnusableKeyError
 from coordinator.trust import coordinator_set
 from holdfast.ctl.signing import Signing, ask_passphrase, bundle_options, describe, finish, passphrase_option
 from holdfast.ctl.socket import REFUSED, CoordinatorClient, Failed, asks_the_coordinator, confirm, says_what_is_wrong
@@ -38,19 +38,20 @@ def owner_key_(out: Path, owner: str | None, encrypt: bool, passphrase_files: tu
     """Make the key pair of an owner of a share of the seed, on the owner's own machine: the private half stays there.
 
     The public half goes to whoever makes the cluster (init --seed-share-owner) or adds owners to it (coordinators set).
+    Where the private half is there alone, as after an interruption, its public half is written again.
     """
-    name, public = owner or out.stem, out.with_suffix(PUBLIC)
+    name, public, is_new = owner or out.stem, out.with_suffix(PUBLIC), not out.exists()
     if not is_id(name):
         raise Failed(f"{name!r} is no id of an owner; use a-z 0-9 . _ -: --owner alice", REFUSED)
     if out.suffix == PUBLIC or public.exists():
         raise Failed(f"{public} is there already, or is the private key's own name; move it away first", REFUSED)
-    made = OwnerKey.generate()
-    signing_key.write_file(out, made.signing, new_passphrase(encrypt, passphrase_files))
-    public.write_bytes(made.public_file(name))
+    made = _new_key(out, encrypt, passphrase_files) if is_new else _key_there(out, encrypt, passphrase_files)
+    atomic_files.replace_file(public, made.public_file(name), 0o644)
     if as_json:
         say_json({"owner": name, "private": str(out), "public": str(public), "key": made.key})
         return
-    say(f"owner {name}", f"  private  {out}", f"  public   {public}", f"  key      {made.key}")
+    there = "" if is_new else ", there already"
+    say(f"owner {name}", f"  private  {out}{there}", f"  public   {public}", f"  key      {made.key}")
     say("Keep the private half here, and a copy where you keep other such things: nobody can make it again.")
 
 
@@ -64,14 +65,25 @@ def shares(asked: CoordinatorClient, to: Path) -> None:
     owner's key alone.
     """
     answer = asked.post(SeedShares, "coordinators", "shares", body=SeedSharesRequest())
+    found = [_read_share(owner, text) for owner, text in answer.shares.items()]
     to.mkdir(parents=True, exist_ok=True)
     paths = {}
-    for owner, text in answer.shares.items():
-        seed_share.parse(text.encode(), name=f"the share of {owner}")
-        path = to / seed_share.file_name(owner)
-        path.write_text(text)
-        paths[owner] = str(path)
+    for share in found:
+        path = to / seed_share.file_name(share.owner)
+        atomic_files.replace_file(path, share.to_bytes())
+        paths[share.owner] = str(path)
     asked.say({"shares": paths}, *(f"{owner}  {path}" for owner, path in paths.items()))
+
+
+def _read_share(owner: str, text: str) -> SeedShare:
+    """What an answer gives as somebody's. Its file is named by the id in it, whose form is known: an answer names no
+    place on this machine.
+    """
+    found = seed_share.parse(text.encode(), name="a share that the coordinator gave")
+    if found.owner != owner:
+        detail = f"the coordinator gave as the share of {owner} one of {found.owner}"
+        raise Refused(Code.BAD_SHARE, detail, remedy="no file was written: look who answers there; ask another one")
+    return found
 
 
 @click.command()
@@ -114,6 +126,22 @@ def _fits(found: SeedShare, at: RecoveryStanding) -> None:
         named = ", ".join(at.owners) or "nobody"
         detail = f"{found.owner} is no owner of the seed: the manifest names {named}"
         raise Refused(Code.NOT_AN_OWNER, detail, remedy="bring the share of one of these" if at.owners else "")
+
+
+def _new_key(path: Path, encrypt: bool, passphrase_files: tuple[Path, ...]) -> OwnerKey:
+    made = OwnerKey.generate()
+    signing_key.write_file(path, made.signing, new_passphrase(encrypt, passphrase_files))
+    return made
+
+
+def _key_there(path: Path, encrypt: bool, passphrase_files: tuple[Path, ...]) -> OwnerKey:
+    """Of a file whose public half was not written any more, or is lost."""
+    if encrypt and not keystore.is_encrypted(path):
+        raise Failed(f"{path} is there already, and is not encrypted; move it away first, or leave --encrypt", REFUSED)
+    try:
+        return OwnerKey.of(_open_key(path, passphrase_files))
+    except UnusableKeyError as error:
+        raise Failed(f"{error}; or, if it was cut off, move it away and repeat", REFUSED) from None
 
 
 def _open_key(path: Path, passphrase_files: Sequence[Path]) -> SigningKey:

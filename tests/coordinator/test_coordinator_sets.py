@@ -322,3 +322,12 @@ def test_what_is_shown_is_what_is_signed(drafted: str, path: tuple[str, ...], va
         coordinator_set.read(_with(drafted, path, value))
     assert caught.value.code is Code.BAD_REQUEST
     assert why in caught.value.detail
+
+
+def test_a_file_that_is_nested_too_deep_is_none() -> None:
+    """Threats D-14: whoever is brought it to sign is told so, and nothing ends in the middle"""
+    text = "[" * 50_000
+    assert not coordinator_set.is_one(text)
+    with pytest.raises(Refused) as caught:
+        coordinator_set.read(text)
+    assert caught.value.code is Code.BAD_REQUEST

@@ -14,6 +14,7 @@ from coordinator.keys.owner_key import OwnerKey
 from coordinator.keys.seed import Seed
 from coordinator.keys.seed_share import SeedShare
 from coordinator.keys.signing_key import UnusableKeyError
+from snapshot import canonical
 from snapshot.signature import RSA_PSS_SHA256
 from tests.coordinator.owners import ALICE, BOB
 from tests.examples import examples
@@ -81,8 +82,10 @@ def test_what_is_passed_off_as_another_does_not_open(members: dict) -> None:
         (replace(SHARE, sealed=SHARE.sealed[1:]).to_bytes(), "short"),
         (replace(SHARE, ephemeral=SHARE.ephemeral + b"1").to_bytes(), "too long"),
         (b"\xff" * 99, "no share"),
+        (b"[" * seed_share.MOST_BYTES, "no share"),
+        (SHARE.to_bytes().replace(b'"prod"', b'"prod", "owner":"bob"'), "no share"),
     ],
-    ids=range(9),
+    ids=range(11),
 )
 def test_a_file_that_is_none_is_named(data: bytes, why: str) -> None:
     """rules H51: short, empty, of another form"""
@@ -131,11 +134,16 @@ def test_the_public_half_comes_back_whole() -> None:
 def test_a_damaged_public_half_is_refused_before_anything_is_sealed_to_it(members: dict) -> None:
     value = {**json.loads(ALICE.public_file("alice")), **members}
     with pytest.raises(Refused, match="damaged"):
-        owner_key.parse_public(json.dumps(value).encode(), name="alice.pub")
+        owner_key.parse_public(canonical.dumps(value), name="alice.pub")
 
 
 @pytest.mark.parametrize(
-    "data", [b"", b"[]", b"{}", b'{"format":"holdfast-owner/1"}', ALICE.public_file("Not An Id")], ids=range(5)
+    "data",
+    [
+        *(b"", b"[]", b"{}", b'{"format":"holdfast-owner/1"}', ALICE.public_file("Not An Id")),
+        *(b"[" * owner_key.MOST_BYTES, b'{"a":' * 700),
+    ],
+    ids=range(7),
 )
 def test_what_is_no_public_half_is_refused(data: bytes) -> None:
     with pytest.raises(Refused) as caught:

@@ -58,8 +58,9 @@ class _Connection(http.client.HTTPConnection):
 
 
 @contextmanager
-def relay(to: Path, at: Path, words: set[str] = WORDS):
-    """The socket `at`, and behind it the one that is there already."""
+def relay(to: Path, at: Path, words: set[str] = WORDS, instead=None):
+    """The socket `at`, and behind it the one that is there already. `instead`: another way to spoil one."""
+    change = instead or (lambda value: spoilt(value, words))
 
     class Handler(http.server.BaseHTTPRequestHandler):
         def _answer(self):
@@ -71,8 +72,8 @@ def relay(to: Path, at: Path, words: set[str] = WORDS):
             data = answer.read()
             there.close()
             if "json" in answer.headers.get("Content-Type", ""):
-                data = json.dumps(spoilt(json.loads(data), words), ensure_ascii=False).encode()
-            self.send_response(answer.status)
+                data = json.dumps(change(json.loads(data)), ensure_ascii=False).encode()
+            self.send_response(200 if instead else answer.status)
             for name, value in answer.headers.items():
                 if name.lower() not in ("content-length", "transfer-encoding", "connection"):
                     self.send_header(name, value)

@@ -12,6 +12,9 @@ from coordinator.keys import seed_share, signing_key
 from coordinator.keys.owner_key import OwnerKey
 from coordinator.keys.seed import Seed
 from holdfast.ctl.socket import REFUSED, UNCONFIRMED
+from snapshot import canonical
+from tests.coordinator.owners import ALICE
+from tests.fakes.hostile import relay
 from tests.holdfast.operator_lab import Lab, running
 
 
@@ -49,7 +52,7 @@ def test_a_file_that_is_no_owners_makes_no_cluster(tmp_path: Path) -> None:
     lab = Lab(tmp_path)
     lab.good("coordinators", "owner-key", "--out", "alice.key")
     value = json.loads((tmp_path / "alice.pub").read_text())
-    (tmp_path / "alice.pub").write_text(json.dumps({**value, "owner": "eve"}))
+    (tmp_path / "alice.pub").write_bytes(canonical.dumps({**value, "owner": "eve"}))
     before = sorted(path.name for path in tmp_path.iterdir())
     place = ("--url", "https://localhost:7443", "--state", "state", "--root-keys-to", lab.roots)
     for file, why in (("alice.pub", "was damaged"), ("alice.key", "no public half")):
@@ -78,6 +81,48 @@ def test_a_cluster_without_owners_is_given_some_by_its_root_keys(alone: Lab) -> 
     assert list(lab.good("coordinators", "shares", "--to", "shares", "--json").json["shares"]) == ["alice"]
     assert lab.good("audit", "verify", "--json").json["good"]
     assert "seed_share.seal" in lab.good("audit").out
+
+
+@pytest.mark.parametrize("name", ["../../alice", "/etc/alice", "bob", "..", "alice/x"])
+def test_a_share_is_written_under_its_own_owners_name_alone(alone: Lab, tmp_path: Path, name: str) -> None:
+    """threats D-59: whoever answers as a coordinator chooses no place on the operator's machine"""
+    share = seed_share.seal(Seed.generate(), "prod", ALICE.public("alice")).to_bytes().decode()
+    folder, socket = tmp_path / "a/b/shares", tmp_path / "spoilt.sock"
+    with relay(alone.socket, socket, instead=lambda _: {"shares": {"alice": share, name: share}}):
+        ran = alone.ctl("coordinators", "shares", "--to", folder, "--socket", socket)
+    assert (ran.status, "gave as the share of" in ran.err) == (REFUSED, True), ran
+    assert [path for path in tmp_path.rglob("*") if path.suffix == ".share"] == []
+    socket.unlink()
+    with relay(alone.socket, socket, instead=lambda _: {"shares": {"alice": share}}):
+        alone.good("coordinators", "shares", "--to", folder, "--socket", socket)
+    assert [path.name for path in folder.iterdir()] == ["alice.share"]
+
+
+def test_an_owners_key_that_was_stopped_is_made_by_the_same_command(tmp_path: Path) -> None:
+    """rules H4: the private file is there and the public half is not: that one follows from it, under its passphrase"""
+    lab = Lab(tmp_path)
+    wanted = ("coordinators", "owner-key", "--out", "alice.key", "--encrypt")
+    lab.good(*wanted, stdin="swordfish\n")
+    private, public = tmp_path / "alice.key", tmp_path / "alice.pub"
+    before = private.read_bytes(), public.read_bytes()
+    public.unlink()
+    wrong = lab.ctl(*wanted, stdin="sword\n")
+    assert (wrong.status, "move it away" in wrong.err, public.exists()) == (REFUSED, True, False)
+    said = lab.good(*wanted, stdin="swordfish\n")
+    assert "there already" in said.out
+    assert (private.read_bytes(), public.read_bytes()) == before
+    # one that was cut off, and one that is not as it is wanted
+    public.unlink()
+    private.write_bytes(before[0][:40])
+    cut = lab.ctl(*wanted, stdin="swordfish\n")
+    assert (cut.status, "move it away" in cut.err, private.read_bytes()) == (REFUSED, True, before[0][:40])
+    private.unlink()
+    lab.good("coordinators", "owner-key", "--out", "alice.key")
+    public.unlink()
+    plain = lab.ctl(*wanted, stdin="swordfish\n")
+    assert (plain.status, "is not encrypted" in plain.err, public.exists()) == (REFUSED, True, False)
+    lab.good("coordinators", "owner-key", "--out", "alice.key")
+    lab.init("--seed-share-owner", "alice.pub")
 
 
 def test_all_secrets_are_lost_and_one_owner_is_enough(tmp_path: Path) -> None:
