@@ -135,7 +135,7 @@ journeys: .venv-bookworm/.ready $(READY) ## an agent with Debian 12's libraries 
 	HOLDFAST_AGENT_PYTHON='$(CURDIR)/.venv-bookworm/bin/python' \
 	    $(BIN)/python $(PYTEST) -m 'not slow' $(WITH_A_COORDINATOR) $(ARGS)
 
-# The Debian packages, of the last commit, by Debian's own tools: build/deb/*.deb.
+# The Debian packages, of the last commit, by Debian's own tools: build/deb/*.deb. Built once: what needs them takes these.
 DEB := build/deb
 deb: ## the Debian packages of the last commit: build/deb/*.deb
 	tools/system-packages package
@@ -144,10 +144,9 @@ deb: ## the Debian packages of the last commit: build/deb/*.deb
 deb-lint: deb ## lintian over them
 	lintian --allow-root --fail-on error,warning --info $(DEB)/*.changes
 
-# Built twice under other conditions: the same bytes.
-deb-reproducible: ## they are built twice, to the same bytes
-	tools/system-packages package
-	packaging/reproduce
+# Once more under other conditions: the same bytes as those that are looked at, and booted.
+deb-reproducible: deb ## they are built twice, to the same bytes
+	packaging/reproduce $(DEB)
 
 # What a taken-over daemon could still do, as systemd counts it: at most 1.5 of 10.
 deb-exposure: ## what a taken-over daemon could still do, as systemd counts it
