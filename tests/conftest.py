@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from hypothesis import settings
 
+from tests import order
 from tests.examples import examples
 from tests.memory import memory_folder
 
@@ -19,6 +20,25 @@ settings.load_profile("holdfast")
 
 if folder := memory_folder():
     os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", folder)
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(items):
+    items[:] = [items[place] for place in order.sequence([item.nodeid for item in items])]
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config, log):
+    if config.getvalue("dist") != "loadfile":
+        return None
+    from xdist.scheduler import LoadFileScheduling
+
+    class InOrder(LoadFileScheduling):
+        def _split_scope(self, nodeid):
+            return order.unit(nodeid)
+
+    config.option.loadscopereorder = False
+    return InOrder(config, log)
 
 
 @pytest.fixture

@@ -1,0 +1,31 @@
+"""Journeys are begun first, and what shares something stays together."""
+
+from tests import order
+
+APART, TOGETHER = "tests/journeys/test_probation.py", "tests/journeys/test_days.py"
+FEW, MANY = "tests/agent/test_few.py", "tests/wire/test_many.py"
+
+
+def in_order(*node_ids):
+    return [node_ids[place] for place in order.sequence(node_ids)]
+
+
+def test_journeys_are_first_then_the_files_with_the_most_tests():
+    few, many, journey = [f"{FEW}::a"], [f"{MANY}::b", f"{MANY}::a"], [f"{TOGETHER}::b", f"{TOGETHER}::a"]
+    assert in_order(*few, *many, *journey) == [*journey, *many, *few]
+
+
+def test_a_file_keeps_its_own_order():
+    """xdist puts together what is of one unit."""
+    found = in_order(f"{FEW}::b", f"{MANY}::d", f"{FEW}::a", f"{MANY}::c")
+    assert [each for each in found if each.startswith(FEW)] == [f"{FEW}::b", f"{FEW}::a"]
+    assert [each for each in found if each.startswith(MANY)] == [f"{MANY}::d", f"{MANY}::c"]
+
+
+def test_tests_of_a_journey_go_apart_where_they_share_nothing():
+    assert order.unit(f"{APART}::a") != order.unit(f"{APART}::b")
+    assert order.unit(f"{TOGETHER}::a") == order.unit(f"{TOGETHER}::b") == TOGETHER
+
+
+def test_a_file_of_units_is_one():
+    assert order.unit(f"{FEW}::test[a::b]") == FEW
