@@ -1,7 +1,7 @@
 """400 days: the coordinator's own parts under a clock that a test moves, and a node's verifier.
 
-With `due` looked at every other day an operator who does no more than what it says keeps everything going. Without, it has
-said so for a third of each lifetime before anything ends, and then says what has ended.
+With `due` looked at every other day an operator who does no more than what it says keeps everything going. Without, it
+has said so for a third of each lifetime before anything ends, and then says what has ended.
 """
 
 from collections.abc import Iterator
