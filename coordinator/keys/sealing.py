@@ -1,6 +1,9 @@
 """A secret of this machine alone: sealed by `systemd-creds`, with the host's key, and the TPM where there is one (H4).
 
-    keys/seed.cred    what `keys/seed` would hold; a copy of the disk without the machine opens nothing
+    keys/seed.cred    what `keys/seed` would hold; a copy of the state opens nothing on another machine
+
+The host's key is a file, too (/var/lib/systemd/credential.secret): without a TPM a copy of the whole disk opens what
+lies on it. What that keeps is a copy of the state alone, as a backup, a volume or a snapshot of it would be.
 
 The service seals what it gets from another coordinator or an owner (own_secrets.py), and not an operator's files.
 What was sealed is opened again before it counts. Where that does not work, as for the account of a service before
@@ -56,17 +59,17 @@ def find(path: Path) -> bytes | None:
             return None
         found = place.stat()
         made = private_bytes(place)
-    return _open(place, made, found.st_uid)
-
-
-@lru_cache(maxsize=64)
-def _open(place: Path, made: bytes, owner: int) -> bytes | None:
-    """Remembered: a TPM is asked once for each file."""
     try:
-        return _run("decrypt", place.name.removesuffix(SUFFIX), made, owner)
+        return _open(place.name.removesuffix(SUFFIX), made, found.st_uid)
     except SealError as error:
         log.error("a sealed secret does not open here", file=str(place), reason=str(error))  # noqa: TRY400 - no trace needed
         return None
+
+
+@lru_cache(maxsize=64)
+def _open(name: str, made: bytes, owner: int) -> bytes:
+    """Remembered, so a TPM is asked once for each file; and not that it failed, which may pass."""
+    return _run("decrypt", name, made, owner)
 
 
 def _run(verb: str, name: str, data: bytes, owner: int) -> bytes:

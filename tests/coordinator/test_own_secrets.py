@@ -102,6 +102,27 @@ def test_where_nothing_is_sealed_it_is_a_file_and_the_log_says_so(
     assert SEED.seed.hex() not in said
 
 
+def test_what_did_not_open_once_is_tried_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A tool that is away for a moment, as at the start of a machine; what has opened is not asked for again"""
+    (tmp_path / "bin").mkdir()
+    tool = tmp_path / "bin" / sealing.TOOL
+    tool.write_text(f'#!/bin/sh\necho "$@" >> {tmp_path}/said\ntest ! -e {tmp_path}/away && exec cat\n')
+    tool.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}/bin:/usr/bin:/bin")
+    kept(tmp_path, SERVICE)
+    sealing._open.cache_clear()
+    (tmp_path / "away").touch()
+    found = OwnSecrets(tmp_path / "keys", {})
+    assert (found.seed(), found.config_keys()) == (None, ())
+    assert capsys.readouterr().err.count("a sealed secret does not open here") == 2
+    (tmp_path / "away").unlink()
+    assert has(found)
+    asked = (tmp_path / "said").read_text()
+    assert has(found) and (tmp_path / "said").read_text() == asked
+
+
 def test_no_secret_stands_in_the_arguments_of_the_tool(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """rules H4: whoever lists processes sees a name alone"""
     (tmp_path / "bin").mkdir()

@@ -11,7 +11,7 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-from tests.systemd import arrival, change, consumers, faults, probation, reading
+from tests.systemd import arrival, change, consumers, faults, probation, reading, sealing
 from tests.systemd.debs import Packages
 from tests.systemd.lab import Lab, laboratory
 from tests.systemd.machines import Machine, unmount_below
@@ -20,6 +20,7 @@ from tests.systemd.trees import TreeError
 
 STEPS: tuple[Step, ...] = (
     *arrival.STEPS,
+    *sealing.STEPS,
     *probation.STEPS,
     *consumers.STEPS,
     *reading.STEPS,

@@ -30,6 +30,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 key = ec.generate_private_key(ec.SECP256R1())
 print(key.private_bytes(form.Encoding.PEM, form.PrivateFormat.PKCS8, form.NoEncryption()).decode(), end="")
 """
+OWNER = "/srv/owner.key"  # of the seed, on the coordinator for want of a machine of its own
 WAIT = "holdfast-agent-wait"
 SHORT_WAIT = "[Service]\nExecStart=\nExecStart=/usr/bin/holdfast status --wait 1\n"
 IN_VAIN = f"""\
@@ -65,7 +66,8 @@ def coordinator_without_a_cluster_says_how_one_begins(lab: Lab) -> None:
 
 
 def coordinator_begins_a_cluster(lab: Lab) -> None:
-    begin(lab.control)
+    lab.coordinator.good("holdfastctl", "coordinators", "owner-key", "--out", OWNER)
+    begin(lab.control, "--seed-share-owner", OWNER.replace(".key", ".pub"))
     lab.coordinator.good("systemctl", "start", "holdfast-coordinator")
     until_serving(lab.control)
     lab.control.apply(FABRIC.format(cluster=CLUSTER, port=lab.control.port))

@@ -207,12 +207,15 @@ class Node:
 
 @dataclass
 class Lab:
-    """`folder` is the run's own, on this machine; `stopping` is set when it is to end."""
+    """`folder` is the run's own, on this machine; `stopping` is set when it is to end. `spare` is off until a step
+    boots it.
+    """
 
     packages: Packages
     folder: Path
     stopping: threading.Event
     coordinator: Machine
+    spare: Machine
     control: Control
     nodes: tuple[Node, ...]
     further: Control | None = None
@@ -224,7 +227,7 @@ class Lab:
     def end(self) -> None:
         """Whoever waits for something here stops to."""
         self.stopping.set()
-        for machine in self.machines:
+        for machine in (*self.machines, self.spare):
             machine.end()
 
 
@@ -236,7 +239,7 @@ def laboratory(packages: Packages, folder: Path) -> Iterator[Lab]:
     with ExitStack() as at_the_end:
         switch = Switch()
         at_the_end.callback(switch.close)
-        names = {"coordinator": NEWEST, **{f"node{number}": suite for suite, number in DEBIAN.items()}}
+        names = {"coordinator": NEWEST, **{f"node{number}": suite for suite, number in DEBIAN.items()}, "spare": NEWEST}
         machines = {}
         for index, (name, suite) in enumerate(names.items(), start=1):
             machine = Machine(name, trees[suite], f"10.77.0.{index}", switch, folder / name, stopping)
@@ -261,4 +264,4 @@ def _lab(packages: Packages, folder: Path, stopping: threading.Event, machines: 
         Node(machines[f"node{debian}"], debian, Agent(machines[f"node{debian}"], f"node{debian}", control))
         for debian in DEBIAN.values()
     )
-    return Lab(packages, folder, stopping, coordinator, control, nodes)
+    return Lab(packages, folder, stopping, coordinator, machines["spare"], control, nodes)
