@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping
 
 from agent.sources.peer_sets import NEVER_ASKED, PeerRecord
 
-MOST = 256  # as many as a PeerPolicy can tell a node of
+MOST = 512  # as many as a PeerPolicy can tell a relay of, and its neighbours
 KEPT_S = 30 * 86_400
 FRESH_S = 3_600  # what has worked so lately is not written again
 

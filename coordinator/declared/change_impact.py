@@ -32,7 +32,7 @@ Rejected:
 from collections.abc import Iterator, Mapping, Sequence, Set
 from weakref import ref
 
-from coordinator.declared import peers
+from coordinator.declared import peers, site_relays
 from coordinator.declared.assignment import used_resources
 from coordinator.declared.config_scope import CONFIG
 from coordinator.declared.kinds import Config, EgressResource, Node, QosPolicy, Resource, Route, Service
@@ -150,6 +150,8 @@ def _is_seen_otherwise(before: Model, after: Model, old: Subject | None, new: Su
     """Whether any directory may show it anew, or differently, or no more."""
     if old is None or new is None or _face(old) != _face(new):
         return True
+    if site_relays.standing(before, old) != site_relays.standing(after, new):
+        return True
     policies = [*before.peer_policies, *after.peer_policies]
     return any(selects(policy.peers, old) != selects(policy.peers, new) for policy in policies)
 
@@ -163,13 +165,26 @@ def _directories(
     before: Model, after: Model, seen: Mapping[str, Pair], found: Set[Touched], few: int
 ) -> Iterator[Touched]:
     """Those beyond `found` that choose otherwise, or one of the `seen`. Who comes or goes is found already."""
-    for node_id in _choosers(before, after, seen) if len(seen) <= few else after.subjects:
+    is_short = len(seen) <= few and not _are_pairs_policed_otherwise(before, after)
+    for node_id in {*seen, *_choosers(before, after, seen)} if is_short else after.subjects:
         old, new, scope = before.subjects.get(node_id), after.subjects.get(node_id), (node_id, _DIRECTORY)
         if old is None or new is None or scope in found or _DIRECTORY.type not in scope_types(new):
             continue
-        shown = peers.chosen_ids(after, new)
-        if shown != peers.chosen_ids(before, old) or not seen.keys().isdisjoint(shown):
+        if not seen.keys().isdisjoint(peers.chosen_ids(after, new)) or _directory_of(before, old) != _directory_of(
+            after, new
+        ):
             yield scope
+
+
+def _directory_of(model: Model, subject: Subject) -> tuple[object, ...]:
+    """Which others, and which of them as relays."""
+    return peers.chosen_ids(model, subject), peers.shown_relays(model, subject)
+
+
+def _are_pairs_policed_otherwise(before: Model, after: Model) -> bool:
+    """Whose policy changed is found by it (`_scopes_about`); where there are relays the other end is told, too."""
+    has_relays = site_relays.has_relays(before) or site_relays.has_relays(after)
+    return has_relays and before.peer_policies != after.peer_policies
 
 
 def _choosers(before: Model, after: Model, seen: Mapping[str, Pair]) -> set[str]:

@@ -9,7 +9,8 @@ import re
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
-from coordinator.declared import private_key_scan, value_shapes
+from coordinator.base import private_key_scan
+from coordinator.declared import value_shapes
 from coordinator.declared.value_shapes import Shapes
 from snapshot import secrets
 from snapshot.limits import DEFAULT

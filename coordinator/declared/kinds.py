@@ -247,7 +247,7 @@ class Node(Resource):
     addresses: tuple[str, ...] = member(ListForm(HOST_PORT, 16, is_set=False), "where its peers may reach it", ())
     labels: Mapping[str, str] = member(MappingForm(text(128), 32), "to be selected by", {})
     relay: bool = member(
-        BOOLEAN, "whether it is a relay of its site: peers that stand there are told, and ask it first", default=False
+        BOOLEAN, "whether it is a relay of its site: members there that serve its tenants ask it first", default=False
     )
 
 
@@ -471,7 +471,8 @@ class PeerPolicy(Resource):
         f" highest `priority` is a node's, then the lowest id; without one it is told of {DEFAULT_PEERS}. What is told"
         " (addresses, certificates) is for the services that connect nodes. An agent asks peers that have a"
         " `direct_url` for heads and documents when nobody else gives them, and answers those that its own directory"
-        " names (`[peers] listen` in its agent.toml). A `relay` of its site it asks first."
+        " names (`[peers] listen` in its agent.toml). Among its peers are two relays of its site, where there are two,"
+        " which it asks first; a relay is told of those that it is a relay to, beyond what the policy allows."
     )
 
     applies_to: Selector = member(RecordForm(Selector), "which nodes; left out, all", Selector())

@@ -13,6 +13,7 @@ from typing import TypeVar
 from weakref import ref
 
 from coordinator.declared.kinds import (
+    DEFAULT_PEERS,
     Cluster,
     Config,
     DegradedModePolicy,
@@ -31,10 +32,15 @@ from coordinator.declared.kinds import (
 )
 from coordinator.declared.selection_index import SelectionIndex
 from snapshot.identifiers import Scope
+from snapshot.roles import THIN_PEERS
 
 Kind = TypeVar("Kind", bound=Resource)
 Key = tuple[str, str]
 NodeSort = tuple[str, tuple[str, ...]]
+SitePlace = tuple[str, str]  # a site, and an organization or nobody's
+RelayWish = tuple[int, bytes, str]  # which of its choices, the hash of the pair, and the member
+
+NOBODYS = ""  # the organization of members that serve none
 
 
 @dataclass(frozen=True)
@@ -95,6 +101,18 @@ class Ring:
 
 
 @dataclass(frozen=True)
+class RelayMap:
+    """`relays`: that are made use of, by where. `wishes`: of each, whose it is, the first that it takes first."""
+
+    relays: Mapping[SitePlace, tuple[str, ...]]
+    wishes: Mapping[str, list[RelayWish]]
+
+    @property
+    def relay_ids(self) -> frozenset[str]:
+        return frozenset(relay for relays in self.relays.values() for relay in relays)
+
+
+@dataclass(frozen=True)
 class ModelOrigin:
     """The model that another one was made from, while there is one, and what may differ between them."""
 
@@ -120,6 +138,8 @@ class Model:
     rings: dict[str, Mapping[str, "Ring"]] = field(default_factory=dict, init=False, repr=False, compare=False)
     throws: dict[str, Mapping[str, "Ring"]] = field(default_factory=dict, init=False, repr=False, compare=False)
     peers: dict[str, tuple[str, ...]] = field(default_factory=dict, init=False, repr=False, compare=False)
+    # What site_relays.py has worked out: one map, once somebody has asked.
+    relay_maps: list["RelayMap"] = field(default_factory=list, init=False, repr=False, compare=False)
     # What change_impact.py has found between an earlier model, while there is one, and this: (node id, scope).
     compared: list[tuple["ref[Model]", frozenset[tuple[str, Scope]]]] = field(
         default_factory=list, init=False, repr=False, compare=False
@@ -244,6 +264,47 @@ def selects(selector: Selector, subject: Subject) -> bool:
     has_role = not selector.roles or any(role in subject.roles for role in selector.roles)
     labels = subject.declared.labels
     return has_role and all(labels.get(name) == value for name, value in selector.labels.items())
+
+
+# ---- whom a member may know: by a tenant that both serve; who serves none is known to everybody, and knows those alone
+# that serve none either (peers.py chooses, site_relays.py adds the relays of a site)
+
+
+def policy_of(model: Model, subject: Subject) -> PeerPolicy | None:
+    return next((policy for policy in model.peer_policies if selects(policy.applies_to, subject)), None)
+
+
+def most(policy: PeerPolicy | None, subject: Subject) -> int:
+    return min(limit(policy), THIN_PEERS) if is_thin(subject) else limit(policy)
+
+
+def limit(policy: PeerPolicy | None) -> int:
+    return DEFAULT_PEERS if policy is None else policy.most
+
+
+def name_of(policy: PeerPolicy | None) -> str:
+    return policy.id if policy else ""
+
+
+def is_thin(subject: Subject) -> bool:
+    return "thin" in subject.roles
+
+
+def is_candidate(subject: Subject) -> bool:
+    """A witness carries no traffic, and a member without roles nothing at all: they are nobody's peers."""
+    return subject.member.kind != "witness" and bool(subject.roles)
+
+
+def may_know(policy: PeerPolicy | None, other: Subject) -> bool:
+    return policy is None or selects(policy.peers, other)
+
+
+def visible_organizations(subject: Subject) -> tuple[str, ...]:
+    return (NOBODYS, *subject.organizations)
+
+
+def home(subject: Subject) -> tuple[str, ...]:
+    return subject.organizations or (NOBODYS,)
 
 
 def _by_organization(resources: "list[Kind]") -> "dict[str, list[Kind]]":

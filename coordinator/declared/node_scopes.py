@@ -5,7 +5,7 @@ from functools import lru_cache
 
 from coordinator.declared import peers
 from coordinator.declared.kinds import MUTUAL_PULL, Cluster, DegradedModePolicy, PeerPolicy, Resource
-from coordinator.declared.model import Model, Subject, selects
+from coordinator.declared.model import Model, Subject, most, policy_of, selects
 from coordinator.declared.scope_view import (
     MEMBER,
     ScopeView,
@@ -15,6 +15,7 @@ from coordinator.declared.scope_view import (
     split,
     way_of_selection,
 )
+from coordinator.declared.site_relays import neighbours_of
 from snapshot.identifiers import Scope
 from wire.certificate import fingerprint
 from wire.operators.fleet_answers import DeclaredSource
@@ -86,8 +87,9 @@ class PeerDirectory(ScopeView):
     SHOWN = (PeerPolicy,)
 
     def sections(self, model: Model, subject: Subject, _scope: Scope) -> Sections:
-        policy = peers.policy_of(model, subject)
-        return split("peers", {peer.node_id: _peer(peer, policy) for peer in peers.chosen_peers(model, subject)})
+        policy, relays = policy_of(model, subject), peers.shown_relays(model, subject)
+        chosen = peers.chosen_peers(model, subject)
+        return split("peers", {peer.node_id: _peer(peer, policy, peer.node_id in relays) for peer in chosen})
 
     def is_common(self, _model: Model, _subject: Subject, _scope: Scope) -> bool:
         return True
@@ -100,9 +102,11 @@ class PeerDirectory(ScopeView):
         return ValueOrigin(because, (*node_sources(model, peer), DeclaredSource(MEMBER, entry)))
 
     def detail(self, model: Model, subject: Subject) -> str:
-        policy = peers.policy_of(model, subject)
+        policy = policy_of(model, subject)
         by = f"PeerPolicy {policy.id}" if policy else "the default"
-        return f"at most {peers.most(policy, subject)} peers by {by}"
+        neighbours = len(neighbours_of(model, subject))
+        beside = f", and {neighbours} of its site, whose relay it is" if neighbours else ""
+        return f"at most {most(policy, subject)} peers by {by}{beside}"
 
 
 class DegradedMode(ScopeView):
@@ -159,16 +163,16 @@ def _from_membership(subject: Subject) -> ValueOrigin:
     return ValueOrigin("its entry, as it was admitted", (DeclaredSource(MEMBER, subject.node_id),))
 
 
-def _peer(peer: Subject, policy: PeerPolicy | None) -> dict[str, object]:
+def _peer(peer: Subject, policy: PeerPolicy | None, is_relay: bool) -> dict[str, object]:
     """What is needed to reach and to recognise a peer: nothing of its roles, tenants or labels; and who fetches, where
-    that is said (rules K6, K7). A reader from before passes over these members.
+    that is said (rules K6, K7). A reader from before passes over these members. `is_relay`: for whose directory it is.
     """
     return {
         "site_id": peer.member.site_id,
         "addresses": list(peer.declared.addresses),
         "url": peer.member.direct_url,
         "certificates": [_encode(der) for der in peer.member.certificates],
-        **({"relay": True} if peer.declared.relay else {}),
+        **({"relay": True} if is_relay else {}),
         **_flow(policy),
     }
 

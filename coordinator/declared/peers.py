@@ -10,6 +10,8 @@ coordinator and after every restart; each takes the next member clockwise. When 
 lay just before it take the one behind it: about eight directories change, none of the other 990. When the policy asks
 for ten instead of eight, the first eight stay and two are added.
 
+Of a site with relays each member is told of some of these, and they of it (site_relays.py).
+
 Who is draining (rules J30) stands on rings of its own, which are looked at where the others have nobody left: it is
 chosen only where no other can be.
 
@@ -28,12 +30,25 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator, Set
 from functools import lru_cache
 
-from coordinator.declared.kinds import DEFAULT_PEERS, PeerPolicy
-from coordinator.declared.model import Model, Ring, Subject, selects
+from coordinator.declared import site_relays
+from coordinator.declared.kinds import PeerPolicy
+from coordinator.declared.model import (
+    Model,
+    Ring,
+    Subject,
+    home,
+    is_candidate,
+    is_thin,
+    limit,
+    may_know,
+    most,
+    name_of,
+    policy_of,
+    visible_organizations,
+)
 from snapshot.roles import THIN_PEERS
 
 _CIRCLE = 1 << 64
-NOBODYS = ""  # the ring of members that serve no organization
 _EMPTY = Ring([], [])
 
 
@@ -49,30 +64,37 @@ def chosen_ids(model: Model, subject: Subject) -> tuple[str, ...]:
     return model.peers[subject.node_id]
 
 
+def shown_relays(model: Model, subject: Subject) -> frozenset[str]:
+    """Those of its peers that it may ask as relays of its site."""
+    return frozenset(site_relays.relays_of(model, subject))
+
+
 def _choose(model: Model, subject: Subject) -> tuple[str, ...]:
+    """Of a relay, its neighbours beside all others; of everybody, its relays in the place of the last others."""
+    allowed = most(policy_of(model, subject), subject)
+    first, neighbours = site_relays.relays_of(model, subject), site_relays.neighbours_of(model, subject)
+    others = [node_id for node_id in _choose_on_rings(model, subject, allowed) if node_id not in first]
+    if is_thin(subject):  # all that it is told of is bounded, and is held against that where it is verified
+        others = [node_id for node_id in others if node_id not in neighbours]
+        allowed = min(allowed, THIN_PEERS - len(neighbours))
+    return tuple(sorted({*first, *others[: max(0, allowed - len(first))], *neighbours}))
+
+
+def _choose_on_rings(model: Model, subject: Subject, count: int) -> list[str]:
+    """In the order of its points."""
     policy = policy_of(model, subject)
-    organizations = _visible_organizations(subject)
+    organizations = visible_organizations(subject)
     rings = [_ring(model, policy, organization) for organization in organizations]
     leaving = [_ring(model, policy, _leaving(organization)) for organization in organizations]
+    found: list[str] = []
     taken = {subject.node_id}
-    for point in _points(subject.node_id, most(policy, subject)):
-        found = _next(rings, point, taken) or _next(leaving, point, taken)
-        if found is None:
+    for point in _points(subject.node_id, count):
+        next_one = _next(rings, point, taken) or _next(leaving, point, taken)
+        if next_one is None:
             break
-        taken.add(found)
-    return tuple(sorted(taken - {subject.node_id}))
-
-
-def policy_of(model: Model, subject: Subject) -> PeerPolicy | None:
-    return next((policy for policy in model.peer_policies if selects(policy.applies_to, subject)), None)
-
-
-def most(policy: PeerPolicy | None, subject: Subject) -> int:
-    return min(_limit(policy), THIN_PEERS) if "thin" in subject.roles else _limit(policy)
-
-
-def _limit(policy: PeerPolicy | None) -> int:
-    return DEFAULT_PEERS if policy is None else policy.most
+        taken.add(next_one)
+        found.append(next_one)
+    return found
 
 
 def possible_choosers(model: Model, other: Subject) -> set[str]:
@@ -84,16 +106,16 @@ def possible_choosers(model: Model, other: Subject) -> set[str]:
     """
     if not is_candidate(other):
         return set()
-    found: set[str] = set()
+    found = site_relays.possible_choosers(model, other)
     for policy in (*model.peer_policies, None):
-        if policy is not None and not selects(policy.peers, other):
+        if not may_know(policy, other):
             continue
-        for organization in _home(other):
+        for organization in home(other):
             ring, thrown = _ring(model, policy, organization), _throws_on(model, policy, organization)
-            if len(ring.places) <= _limit(policy) + 2:
+            if len(ring.places) <= limit(policy) + 2:
                 found.update(thrown.node_ids)
             elif not other.member.is_draining:  # else whoever could know it knows enough others
-                found |= _fillers(ring, thrown, _place(other.node_id), _limit(policy))
+                found |= _fillers(ring, thrown, _place(other.node_id), limit(policy))
     return found - {other.node_id}
 
 
@@ -133,22 +155,9 @@ def _behind(points: Ring, place: int, reach: int) -> Iterator[tuple[int, str]]:
         yield from zip(points.places[start:end], points.node_ids[start:end], strict=True)
 
 
-def is_candidate(subject: Subject) -> bool:
-    """A witness carries no traffic, and a member without roles nothing at all: they are nobody's peers."""
-    return subject.member.kind != "witness" and bool(subject.roles)
-
-
-def _visible_organizations(subject: Subject) -> tuple[str, ...]:
-    return (NOBODYS, *subject.organizations)
-
-
-def _home(subject: Subject) -> tuple[str, ...]:
-    return subject.organizations or (NOBODYS,)
-
-
 def _ring(model: Model, policy: PeerPolicy | None, organization: str) -> Ring:
     """Who may be chosen by whom the policy applies to."""
-    key = _name(policy)
+    key = name_of(policy)
     if key not in model.rings:
         model.rings[key] = _rings(model, policy)
     return model.rings[key].get(organization, _EMPTY)
@@ -158,11 +167,7 @@ def _throws_on(model: Model, policy: PeerPolicy | None, organization: str) -> Ri
     """The points of those to whom the policy applies and who see the ring of the organization."""
     if not model.throws:
         model.throws.update(_throws(model))
-    return model.throws.get(_name(policy), {}).get(organization, _EMPTY)
-
-
-def _name(policy: PeerPolicy | None) -> str:
-    return policy.id if policy else ""
+    return model.throws.get(name_of(policy), {}).get(organization, _EMPTY)
 
 
 def _rings(model: Model, policy: PeerPolicy | None) -> dict[str, Ring]:
@@ -176,9 +181,9 @@ def _rings(model: Model, policy: PeerPolicy | None) -> dict[str, Ring]:
 
 def _homes_on(policy: PeerPolicy | None, subject: Subject) -> tuple[str, ...]:
     """The rings of a policy on which a member stands."""
-    if not is_candidate(subject) or (policy and not selects(policy.peers, subject)):
+    if not is_candidate(subject) or not may_know(policy, subject):
         return ()
-    return tuple(map(_leaving, _home(subject))) if subject.member.is_draining else _home(subject)
+    return tuple(map(_leaving, home(subject))) if subject.member.is_draining else home(subject)
 
 
 def _leaving(organization: str) -> str:
@@ -190,7 +195,7 @@ def _throws(model: Model) -> dict[str, dict[str, Ring]]:
     points: dict[str, dict[str, list[tuple[int, str]]]] = {}
     for subject in model.subjects.values():
         policy, thrown = _throw(model, subject)
-        for organization in _visible_organizations(subject):
+        for organization in visible_organizations(subject):
             points.setdefault(policy, {}).setdefault(organization, []).extend(thrown)
     return {policy: {of: _sort(found) for of, found in thrown.items()} for policy, thrown in points.items()}
 
@@ -198,7 +203,7 @@ def _throws(model: Model) -> dict[str, dict[str, Ring]]:
 def _throw(model: Model, subject: Subject) -> tuple[str, list[tuple[int, str]]]:
     """By which policy, and its points."""
     policy = policy_of(model, subject)
-    return _name(policy), [(point, subject.node_id) for point in _points(subject.node_id, most(policy, subject))]
+    return name_of(policy), [(point, subject.node_id) for point in _points(subject.node_id, most(policy, subject))]
 
 
 def _sort(found: list[tuple[int, str]]) -> Ring:
@@ -210,6 +215,7 @@ def take_over(before: Model, after: Model, changed: Set[str]) -> None:
     """What was worked out for `before`, as it is with a few members changed, by the same policies."""
     _take_over_rings(before, after, changed)
     _take_over_throws(before, after, changed)
+    site_relays.take_over(before, after, changed)
     if not before.peers:
         return
     asked = set(changed)
@@ -223,7 +229,7 @@ def take_over(before: Model, after: Model, changed: Set[str]) -> None:
 
 
 def _take_over_rings(before: Model, after: Model, changed: Set[str]) -> None:
-    policies = {_name(policy): policy for policy in (*before.peer_policies, None)}
+    policies = {name_of(policy): policy for policy in (*before.peer_policies, None)}
     for name, rings in before.rings.copy().items():
         found = dict(rings)
         for node_id in changed:
@@ -258,7 +264,7 @@ def _throws_of(model: Model, subject: Subject | None) -> Iterator[tuple[tuple[st
     """By policy and organization, the points of one member."""
     if subject is not None:
         policy, thrown = _throw(model, subject)
-        yield from (((policy, organization), thrown) for organization in _visible_organizations(subject))
+        yield from (((policy, organization), thrown) for organization in visible_organizations(subject))
 
 
 def _with(ring: Ring, entries: Iterable[tuple[int, str]]) -> Ring:

@@ -11,8 +11,9 @@ import difflib
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
+from coordinator.base import private_key_scan
 from coordinator.base.refusal import Code, Refused, bound_text
-from coordinator.declared import kinds, private_key_scan, value_shapes, yaml_source
+from coordinator.declared import kinds, value_shapes, yaml_source
 from coordinator.declared.fields import ID_REMEDY, FieldFault
 from coordinator.declared.kinds import BY_NAME, EXEMPTING, Config, EgressResource, Resource
 from coordinator.declared.model import Key, Model

@@ -15,7 +15,7 @@ from cryptography.hazmat.primitives.serialization import (
 from hypothesis import given
 from hypothesis import strategies as st
 
-from coordinator.declared import private_key_scan
+from coordinator.base import private_key_scan
 
 KEY = Ed25519PrivateKey.from_private_bytes(bytes(range(32)))
 DER = KEY.private_bytes(Encoding.DER, PrivateFormat.PKCS8, NoEncryption())

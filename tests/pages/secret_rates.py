@@ -3,7 +3,8 @@
 import base64
 from collections.abc import Callable
 
-from coordinator.declared import private_key_scan, value_shapes
+from coordinator.base import private_key_scan
+from coordinator.declared import value_shapes
 from snapshot.secrets import find_secret
 from tests.citations import ROOT
 from tests.secret_corpus import CONTEXTS, HARMLESS, SECRETS, samples
