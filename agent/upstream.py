@@ -175,6 +175,8 @@ def build(
             update.preparation.votes,
             local.validators.sees,
             storage_listener.held_files,
+            lambda: update.activating.origins,
+            relay.news,
         ),
         ends,
         SecondLook(sources, update.trust, uniform),

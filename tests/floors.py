@@ -44,7 +44,7 @@ ROOMS: dict[str, tuple[str, ...]] = {
     ),
     "agent.sources": ("snapshot", "wire", "wire.local", "store.base", "agent.config", "agent.state"),
     "agent.relay": (
-        *("snapshot", "wire", "wire.local", "store.base", "store"),
+        *("snapshot", "wire", "store.base", "store"),
         *("agent.base", "agent.state", "agent.sources"),
     ),
     "agent.update": (
@@ -177,7 +177,7 @@ ROOMS: dict[str, tuple[str, ...]] = {
         *("coordinator.storage", "coordinator.runtime", "coordinator.api"),
     ),
     "holdfast": (),
-    "holdfast.terminal": ("wire", "holdfast"),
+    "holdfast.terminal": ("wire", "wire.local", "holdfast"),
     "holdfast.launch": ("snapshot",),
     "holdfast.node": (
         *("snapshot", "wire", "wire.local", "store.base", "store.fsck", "store"),

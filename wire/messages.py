@@ -60,6 +60,8 @@ MODES = ("normal", "degraded", "fenced")
 GRADES = ("fresh", "stale", "expired")
 VERDICTS = ("accepted", "refused")  # of a candidate
 STORE_FAULTS = ("store_full", "store_io")  # a counter of this name is 1 while the node's store takes nothing
+WAYS = ("coordinator", "manual", "storage", "peer", "relay", "join", "import", "pending")  # by which a document comes
+NEIGHBOURS_MAX = 1024
 NAME = text(128, 1)
 SHORT = text(256)
 
@@ -240,11 +242,26 @@ class Reverted(Message):
 
 
 @message
+class DocumentOrigin(Message):
+    """`kind`: whether it came whole or as an increment. `source`: a URL, `join`, `import`, or `pending`: out of its
+    slot, since a restart. `way`: by whom it came, null where an earlier version has noted it; `node_id`: of a peer or
+    relay.
+    """
+
+    snapshot_id: str = member(IDENTIFIER)
+    source: str = member(text(512))
+    kind: str = member(text(64, 1))
+    way: str | None = member(one_of(*WAYS), default=None)
+    node_id: str | None = member(IDENTIFIER, default=None)
+
+
+@message
 class ScopeReport(Message):
     """`good`: the newest content that has proved itself. `probation_until`: of what is active, while it has not.
 
     `reverted`: what was tried last and failed, until other content comes; `active` is what the node went back to, or
     the same content where there was nothing to go back to. `attempted`: that document, where another serves instead.
+    `origin`: where what is active came from; the status has it apart, as `origins`.
     """
 
     active: Active | None = member(nullable(record(Active)))
@@ -257,6 +274,7 @@ class ScopeReport(Message):
     probation_until: int | None = member(TIME, default=None)
     attempted: HeldVersion | None = member(record(HeldVersion), default=None)
     reverted: Reverted | None = member(record(Reverted), default=None)
+    origin: DocumentOrigin | None = member(record(DocumentOrigin), default=None)
 
 
 @message
@@ -300,6 +318,20 @@ class StorageReport(Message):
 
 
 @message
+class RelayCondition(Message):
+    """What a node keeps for its neighbours, `for_nodes`, and how much of it there may be. `is_relay`: it is the relay
+    of its site, and fetches for them.
+    """
+
+    for_nodes: tuple[str, ...] = member(array(IDENTIFIER, NEIGHBOURS_MAX))
+    heads: int = member(integer())
+    documents: int = member(integer())
+    bytes: int = member(integer())
+    most_bytes: int = member(integer())
+    is_relay: bool = member(BOOLEAN, default=False)
+
+
+@message
 class Heartbeat(Message):
     """A report of the node (protocol.md 3), never a configuration write (rules S70)."""
 
@@ -327,6 +359,7 @@ class Heartbeat(Message):
     votes: tuple[Vote, ...] | None = member(array(record(Vote), VOTES_MAX), default=None)
     limits: Mapping[str, ScopeLimits] | None = member(table(SCOPE, record(ScopeLimits), SCOPES_MAX), default=None)
     storage: StorageReport | None = member(record(StorageReport), default=None)
+    relay: RelayCondition | None = member(record(RelayCondition), default=None)
 
     def with_votes(self, votes: Iterable[Vote]) -> "Heartbeat":
         """With as many of the votes, the first ones first, as leave room for some of the journal."""

@@ -39,8 +39,8 @@ from store.base.disk import refusal
 from store.base.errors import StoreError, StoreFault
 from store.base.pending import Pending
 from store.relay import PIECE_BYTES, RelayedContainer, RelayStore, digest_of
-from wire.local.node_status import RelayCondition
 from wire.logs import log
+from wire.messages import NEIGHBOURS_MAX, RelayCondition
 
 MOST_PARSED = 512  # heads: twice as many as a directory names nodes
 NO_ROOM = "it is more than [peers] relay_bytes lets this node keep for its neighbours"
@@ -76,12 +76,22 @@ class Relay:
 
     def report(self) -> RelayCondition | None:
         """None where nothing is kept for others."""
-        store, names = self.store, tuple(sorted(self.wanted_heads().values()))
+        store, names = self.store, tuple(sorted(self.wanted_heads().values())[:NEIGHBOURS_MAX])
         if not store.bounds.most_bytes or not names:
             return None
         return RelayCondition(
-            names, len(store.heads), store.used_files() - len(store.heads), store.used_bytes(), store.bounds.most_bytes
+            names,
+            len(store.heads),
+            store.used_files() - len(store.heads),
+            store.used_bytes(),
+            store.bounds.most_bytes,
+            is_relay=self.node.settings.peers.relay,
         )
+
+    def news(self) -> RelayCondition | None:
+        """The same for a heartbeat: every node has neighbours, and nearly none has anything of theirs."""
+        found = self.report()
+        return found if found is not None and (found.is_relay or found.heads or found.documents) else None
 
     async def take(self, chunks: AsyncIterable[bytes], said: Envelope) -> bool:
         """Whether it was new. `said`: what it says of itself, unverified. Rejected, StoreError."""

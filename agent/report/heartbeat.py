@@ -5,7 +5,7 @@ configuration write, and a failing one changes nothing here.
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import trio
 
@@ -17,6 +17,7 @@ from agent.sources.source import Source
 from agent.sources.sources import Sources
 from agent.state import node_state
 from agent.state.node import RunningNode
+from agent.state.origins import Origin
 from agent.state.view import View, Views
 from snapshot import degraded
 from snapshot.extension import FEATURES
@@ -34,6 +35,7 @@ from wire.messages import (
     Heartbeat,
     HeartbeatAnswer,
     HeartbeatEvent,
+    RelayCondition,
     ScopeLimits,
     ScopeReport,
     StorageReport,
@@ -51,7 +53,8 @@ REVOKED, ACCEPTED = "revoked", "accepted"
 @dataclass
 class Reporting:
     """`told` is what services were told last; `votes` what is made of each candidate that was judged; `validates`
-    whether a service's validator sees a scope; `storage` what is kept of all that is published.
+    whether a service's validator sees a scope; `storage` what is kept of all that is published; `origins` where
+    what is active came from; `relay` what is kept for neighbours.
     """
 
     node: RunningNode
@@ -62,6 +65,8 @@ class Reporting:
     votes: Callable[[], Sequence[Vote]] = tuple
     validates: Callable[[str], bool] = lambda _: False
     storage: Callable[[], StorageReport | None] = lambda: None
+    origins: Callable[[], Mapping[str, Origin]] = dict
+    relay: Callable[[], RelayCondition | None] = lambda: None
     started: float = field(default_factory=trio.current_time)
     _delivered: frozenset[Vote] = frozenset()  # of those that stand
     _has_more: bool = False
@@ -158,7 +163,15 @@ class Reporting:
         view = self.views.all()
         listed, told = self.node.listed_scopes(), self.told()
         reports = scope_reports(self.views, view, listed, told, moment.now, self.validates)
+        reports = {scope: self._with_origin(scope, report) for scope, report in reports.items()}
         return view, reports, self.node.store.journal.events(most=MOST_EVENTS)
+
+    def _with_origin(self, scope: str, report: ScopeReport) -> ScopeReport:
+        """Of exactly what is active: a store that was put back may hold another one."""
+        origin, active = self.origins().get(scope), report.active
+        if origin is None or active is None or origin.snapshot_id != active.snapshot_id:
+            return report
+        return replace(report, origin=origin.to_message())
 
     def _heartbeat(self, moment: GuardedTime, view: View, scopes: Mapping[str, ScopeReport]) -> Heartbeat:
         node, now = self.node, moment.now
@@ -187,6 +200,7 @@ class Reporting:
             features=FEATURES,
             limits=self._limits(),
             storage=self.storage(),
+            relay=self.relay(),
         )
 
     def _limits(self) -> Mapping[str, ScopeLimits] | None:

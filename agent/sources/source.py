@@ -14,6 +14,7 @@ from typing import TypeVar
 
 import trio
 
+from agent.state.origins import Giver
 from wire.backoff import LEAST_S, BackOff
 from wire.client import Call, ClientError, ClientFault, HttpClient, Reply, Streamed
 from wire.endpoint import Endpoint, path
@@ -117,11 +118,19 @@ class Source:
     peer: PeerPlace | None = None
     shown_head: tuple[int, int] = (0, 0)  # by which a peer knows what we may have (agent/update/own_standing.py)
     shown_at: float = float("-inf")
+    told_bundle: int | None = None  # the trust bundle that a peer has, as it said last
     lacks: int = 0  # documents in a row that it had not, though it may hold them
     note_outcome: Callable[[bool], None] = _forget
 
     def __str__(self) -> str:
         return str(self.endpoint)
+
+    @property
+    def giver(self) -> Giver:
+        """As it is noted of what it gives."""
+        if self.peer is None:
+            return Giver(str(self), str(self.kind))
+        return Giver(str(self), "relay" if self.peer.is_relay else str(self.kind), self.peer.node_id)
 
     # ---- when
 
@@ -136,6 +145,11 @@ class Source:
     @property
     def again_in_s(self) -> float:
         return max(0.0, self.not_before - trio.current_time())
+
+    @property
+    def worked_s_ago(self) -> int | None:
+        """Since something good came of it."""
+        return None if self.worked_at == float("-inf") else int(trio.current_time() - self.worked_at)
 
     def note_success(self) -> None:
         self.back_off.note_success()

@@ -458,4 +458,7 @@ def _report(kind: Kind, endpoint: Endpoint, named_by: NamedBy, source: Source | 
         peer_set=str(peer.peer_set) if peer else None,
         near=peer.is_near if peer else None,
         relay=peer.is_relay if peer else None,
+        worked_s_ago=source.worked_s_ago if source else None,
+        lacks=source.lacks if source and peer else None,
+        trust_bundle_version=source.told_bundle if source else None,
     )

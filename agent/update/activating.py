@@ -85,7 +85,9 @@ class Activator:
         """For people (rules L3): what goes wrong here is no fault of the activation."""
         health = self.node.store.table(Name.HEALTH)
         new = {
-            candidate.scope: Origin(candidate.verified.envelope.snapshot_id, candidate.source, candidate.verified.kind)
+            candidate.scope: Origin.of(
+                candidate.verified.envelope.snapshot_id, candidate.giver, candidate.verified.kind
+            )
             for candidate in candidates
         }
         self.origins = origins.after(self.origins, new, self.node.holdings.scopes)

@@ -24,11 +24,12 @@ Rejected:
 """
 
 from collections.abc import AsyncIterable, Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from agent.services.service_limits import ServiceLimits
 from agent.state.candidate_request import CandidateRefusal, CandidateRequest
 from agent.state.node import RunningNode
+from agent.state.origins import Giver, Givers
 from agent.state.own_bounds import TOO_MANY_WAIT, OwnRefusalError, may_not_wait, refuse_quarantined
 from agent.state.plan import WantedScope
 from agent.update.download import Arrival, NotListedError, download
@@ -46,6 +47,7 @@ from store.base.pending import Pending
 from store.base.records import Rejection
 from wire.logs import log
 
+PREPARED = "pending"  # it comes out of its slot
 NOT_LISTED, VALIDATOR_REFUSED = "not_listed", "validator_refused"
 NOT_YET_VALID_STEP = 7
 LAST_CLAIM = 5  # up to this step nobody vouches for what a document says of itself
@@ -57,7 +59,11 @@ class Candidate:
 
     verified: Verified
     slot: Pending
-    source: str
+    giver: Giver
+
+    @property
+    def source(self) -> str:
+        return self.giver.name
 
     @property
     def scope(self) -> str:
@@ -69,7 +75,9 @@ Verdict = Candidate | AlreadyApplied | NotYetValid
 
 @dataclass(frozen=True)
 class AskedDocument:
-    """What was asked for, and of whom. `scope` is empty where it is not known before the document says so."""
+    """What was asked for, and of whom. `scope` is empty where it is not known before the document says so. `giver`: of
+    a source; else it is known by the name.
+    """
 
     kind: str
     source: str
@@ -77,11 +85,15 @@ class AskedDocument:
     is_wanted: Callable[[Envelope], bool] | None = None
     listed: ScopeVersion | None = None  # what the head says of it
     candidate: CandidateRequest | None = None  # to be judged alone
+    giver: Giver | None = None
 
 
 @dataclass(frozen=True)
 class Admission:
+    """`givers`: who gave what was judged last."""
+
     node: RunningNode
+    givers: Givers = field(default_factory=Givers)
 
     async def receive(self, chunks: AsyncIterable[bytes], asked: AskedDocument, holder: VerifierState) -> Verdict:
         """Rejected, NotListedError, OwnRefusalError (all recorded), StoreError, and what reading the chunks raises."""
@@ -122,13 +134,21 @@ class Admission:
             await self.node.threads.write(slot.drop)
             await self.record(asked, envelope, refused.step, refused.reason, refused.detail)
             raise
+        giver = self._giver_of(verdict.envelope.snapshot_id, asked)
         if isinstance(verdict, Verified):
-            return Candidate(verdict, slot, asked.source)
+            return Candidate(verdict, slot, giver)
         if isinstance(verdict, NotYetValid):
             await self._put_by(slot, asked, verdict.envelope)
         else:
             await self.node.threads.write(slot.drop)
         return verdict
+
+    def _giver_of(self, snapshot_id: str, asked: AskedDocument) -> Giver:
+        """Of what comes out of its slot: who gave it then."""
+        known = self.givers.find(snapshot_id) if asked.source == PREPARED else None
+        giver = known or asked.giver or Giver.by_name(asked.source)
+        self.givers.note(snapshot_id, giver)
+        return giver
 
     def _refuse_beyond_limits(self, verified: Verified, asked: AskedDocument) -> None:
         """What a service of this node can take; a renewal of what it has is nothing new to it."""

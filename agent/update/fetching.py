@@ -40,7 +40,7 @@ from agent.state.node import RunningNode
 from agent.state.own_bounds import QUARANTINED, QUARANTINED_STEP, QUARANTINED_WORDS, OwnRefusalError, is_quarantined
 from agent.state.plan import WantedScope, version_of
 from agent.state.reaction import REACTION, Reaction
-from agent.update.admission import Admission, AskedDocument, Candidate, Verdict
+from agent.update.admission import PREPARED, Admission, AskedDocument, Candidate, Verdict
 from agent.update.download import NotListedError, most_bytes
 from agent.update.own_standing import ask_by_standing
 from agent.update.patience import Patience
@@ -57,7 +57,6 @@ from wire.logs import log
 RECOVERY_BYTES = 256 << 10
 NOT_FOUND = 404
 MISSING_OR_OTHER_METHOD = (*MISSING, 405)  # of whoever has no such message: a mirror of files, or an agent from before
-PREPARED = "pending"  # where it came from, as the status says it
 
 Fetch = Callable[[Source, WantedScope, VerifierState], Awaitable[Verdict]]
 
@@ -239,7 +238,7 @@ class Fetching:
         if found is None or (source.unattended and not found.is_worth_it):
             raise NotBySectionsError
         self.node.counters.add("documents_asked_for")
-        asked = AskedDocument(SNAPSHOT, str(source), wanted.scope, wanted.is_met_by, wanted.listed, wanted.candidate)
+        asked = _document_of(source, SNAPSHOT, wanted)
         async with aclosing(assemble(self.node, source, found)) as chunks:
             return await self.admission.receive(chunks, asked, holder)
 
@@ -248,7 +247,7 @@ class Fetching:
             kind, place = INCREMENT, increment_place(wanted.scope, wanted.base, wanted.listed.snapshot_id)
         else:
             kind, place = SNAPSHOT, document_place(wanted.listed.snapshot_id)
-        asked = AskedDocument(kind, str(source), wanted.scope, wanted.is_met_by, wanted.listed, wanted.candidate)
+        asked = _document_of(source, kind, wanted)
 
         async def receive(answer: Streamed) -> Verdict:
             self.node.counters.add("documents_asked_for")
@@ -292,6 +291,11 @@ class Fetching:
             await self.node.change(self.node.store.keep_recovery, verdict.verified, now=self.node.now())
             await self.node.threads.write(verdict.slot.drop)
         return isinstance(verdict, Candidate)
+
+
+def _document_of(source: Source, kind: str, wanted: WantedScope) -> AskedDocument:
+    giver = source.giver
+    return AskedDocument(kind, giver.name, wanted.scope, wanted.is_met_by, wanted.listed, wanted.candidate, giver)
 
 
 def _note_of_coordinator(source: Source, wanted: WantedScope) -> None:

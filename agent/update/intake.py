@@ -23,8 +23,8 @@ from agent.state.coming import Prospect, active_version, is_coming, trust_of
 from agent.state.node import RunningNode
 from agent.state.own_bounds import OwnRefusalError
 from agent.state.plan import WantedScope, plan
-from agent.update.admission import Admission, AskedDocument, Candidate
-from agent.update.fetching import PREPARED, Fetching, FetchOutcome
+from agent.update.admission import PREPARED, Admission, AskedDocument, Candidate
+from agent.update.fetching import Fetching, FetchOutcome
 from agent.update.pacing import Pacing
 from agent.update.patience import LOOK_AGAIN_S
 from agent.update.retry_schedule import PutOffs, RetryKey, Why

@@ -88,6 +88,7 @@ class PeerRounds:
         node.counters.add("peers_asked")
         if found.cluster_id != node.settings.node.cluster_id:
             raise ClientError(ClientFault.BAD_ANSWER, "it is a node of another cluster")
+        source.told_bundle = found.trust_bundle_version
         held = node.holdings.bundle
         if found.trust_bundle_version > (held.version if held else 0):
             await self.update.trust.refresh(source, urgent=True)

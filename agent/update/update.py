@@ -54,7 +54,7 @@ from agent.state.own_bounds import OwnRefusalError
 from agent.state.plan import UpdatePlan, WantedScope, plan, version_of
 from agent.state.reaction import REACTION, Reaction
 from agent.update.activating import Activator
-from agent.update.admission import Admission, AskedDocument, Candidate
+from agent.update.admission import PREPARED, Admission, AskedDocument, Candidate
 from agent.update.fetching import Fetching, FetchOutcome
 from agent.update.importing import Importing
 from agent.update.intake import CandidateIntake
@@ -336,9 +336,7 @@ class Update:
             if slot is None:
                 return
             try:
-                verdict = await self.admission.judge(
-                    slot, AskedDocument(SNAPSHOT, "pending", scope), self.node.holder()
-                )
+                verdict = await self.admission.judge(slot, AskedDocument(SNAPSHOT, PREPARED, scope), self.node.holder())
             except (Rejected, OwnRefusalError):
                 self.put_offs.put_off(cause, Why.VERIFIER)
                 return

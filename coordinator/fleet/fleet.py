@@ -4,11 +4,9 @@ assess(members, published, reports, now, ...)   -> Fleet
 observe(database, now)                          the same, from one consistent read
 """
 
-import json
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
 
 from sqlalchemy import JSON, cast, func, select, type_coerce
 
@@ -18,10 +16,12 @@ from coordinator.database.database import Database, Transaction
 from coordinator.declared import views
 from coordinator.declared.model import Model
 from coordinator.declared.references import DEFAULT_SITE
+from coordinator.fleet.lateness import NOTHING, LateScope, behind_since, lags_of
+from coordinator.fleet.member_report import MemberReport, read_reports
+from coordinator.fleet.provenance import NodeProvenance, overview
 from coordinator.fleet.selection import Selection
 from coordinator.reports import features, refusals
 from coordinator.reports.checkin import Pair
-from wire.messages import STORE_FAULTS
 from wire.operators.fleet_answers import Fleet, Straggler
 
 UNSEEN = "unseen"
@@ -29,9 +29,6 @@ SILENT = "silent"  # no report for three of its intervals
 SILENT_AFTER = 3  # of its intervals
 REVOKED = "revoked"  # by us, whatever it says of itself
 MOST_NAMED = 50
-MOST_REASON = 64
-
-Scopes = Mapping[str, Mapping[str, Any]]
 
 
 @dataclass(frozen=True)
@@ -46,29 +43,6 @@ class FleetMember:
     labels: Mapping[str, str] = field(default_factory=dict)  # as declared
     published: Mapping[str, Pair] = field(default_factory=dict)  # scope -> what its head announces
     held_back: Mapping[str, str] = field(default_factory=dict)  # scope -> why it is not given what it may hold
-
-
-@dataclass(frozen=True)
-class MemberReport:
-    """The last report of one member; `asked_at`: its last request for its head."""
-
-    node_id: str
-    reported_at: float
-    state: str
-    mode: str
-    head_grade: str
-    behind: bool
-    active: Mapping[str, Pair]  # scope -> what it applied
-    asked_at: float = 0.0
-    refused: Mapping[str, tuple[int, str]] = field(default_factory=dict)  # scope -> version that it refused last, why
-    store_fault: str = ""
-    agent_version: str = ""
-    interval_s: int | None = None  # how often it means to report; None: it does not say
-    roots_confirmed: bool = True  # false: it trusts root keys of a first use that nobody has compared
-
-    @property
-    def last_seen_at(self) -> float:
-        return max(self.reported_at, self.asked_at)
 
 
 def assess(
@@ -92,6 +66,7 @@ def assess(
     unconfirmed = sorted(report.node_id for report in heard if not report.roots_confirmed)
     waiting = sorted(member.node_id for member in living if member.held_back)
     draining = sorted(member.node_id for member in living if member.draining)
+    ways, relays = overview([_provenance(m, reports[m.node_id]) for m in living if m.node_id in reports])
     return Fleet(
         at=now,
         members=len(living),
@@ -111,7 +86,14 @@ def assess(
         held_back_total=len(waiting),
         draining=tuple(draining[:MOST_NAMED]),
         draining_total=len(draining),
+        came_from=ways,
+        relays=relays[:MOST_NAMED],
+        relays_total=len(relays),
     )
+
+
+def _provenance(member: FleetMember, report: MemberReport) -> NodeProvenance:
+    return NodeProvenance(member.node_id, member.site_id, report.came_from, report.relay)
 
 
 def shortfall(members: Iterable[FleetMember], settings: CoordinatorSettings) -> int:
@@ -140,7 +122,7 @@ def observe(
 ) -> Fleet:
     """`since`: rejected joins from then on; `which`: the members that are looked at."""
     with database.read() as transaction:
-        heard = {report.node_id: report for report in reports(transaction)}
+        heard = {report.node_id: report for report in read_reports(transaction)}
         whole = members(transaction)
         chosen = [
             member
@@ -153,7 +135,38 @@ def observe(
         standing = [refusal for refusal in refusals.fleet_refusals(transaction) if refusal.node_id in ids]
         missing = shortfall(whole, settings)
         named_first = tuple(standing[:MOST_NAMED])
-        return replace(found, baseline_shortfall=missing, refusals=named_first, refusals_total=len(standing))
+        dated = _with_times(transaction, found, chosen, heard)
+        return replace(
+            found,
+            baseline_shortfall=missing,
+            refusals=named_first,
+            refusals_total=len(standing),
+            stragglers=dated,
+        )
+
+
+def _with_times(
+    transaction: Transaction,
+    found: Fleet,
+    members: Iterable[FleetMember],
+    heard: Mapping[str, MemberReport],
+) -> tuple[Straggler, ...]:
+    """How long each of those that are named is behind."""
+    by_id = {member.node_id: member for member in members}
+    held: dict[LateScope, Pair] = {}
+    for node_id in (straggler.node_id for straggler in found.stragglers if straggler.node_id in heard):
+        report = heard[node_id]
+        for scope in late_scopes(by_id[node_id], report):
+            held[node_id, scope] = report.active.get(scope, NOTHING)
+    since: dict[str, float] = {}
+    for (node_id, _), at in behind_since(transaction, held).items():
+        since[node_id] = min(at, since.get(node_id, at))
+    return tuple(
+        replace(straggler, behind_s=max(0.0, found.at - since[straggler.node_id]))
+        if straggler.node_id in since
+        else straggler
+        for straggler in found.stragglers
+    )
 
 
 def _longest_unseen(each: Straggler) -> tuple[float, str]:
@@ -180,12 +193,17 @@ def straggler_of(
     if report is None:
         return Straggler(member.node_id, UNSEEN, None)
     since = now - report.last_seen_at
+    late = late_scopes(member, report)
+    behind = max(lags_of(member.published, report.active).values(), default=0)
     if _is_silent(report, now, settings):
-        return Straggler(member.node_id, SILENT, since)
+        return Straggler(member.node_id, SILENT, since, behind)
     if report.behind:
-        return Straggler(member.node_id, "node_behind", since)
-    late = sorted(scope for scope, pair in member.published.items() if report.active.get(scope, (0, 0)) < pair)
-    return Straggler(member.node_id, f"late: {_why(late, member, report)}", since) if late else None
+        return Straggler(member.node_id, "node_behind", since, behind)
+    return Straggler(member.node_id, f"late: {_why(late, member, report)}", since, behind) if late else None
+
+
+def late_scopes(member: FleetMember, report: MemberReport) -> list[str]:
+    return sorted(scope for scope, pair in member.published.items() if report.active.get(scope, NOTHING) < pair)
 
 
 def _why(late: Sequence[str], member: FleetMember, report: MemberReport) -> str:
@@ -201,12 +219,10 @@ def _why(late: Sequence[str], member: FleetMember, report: MemberReport) -> str:
 
 def lags(members: Iterable[FleetMember], reports: Mapping[str, MemberReport]) -> list[int]:
     """How many versions each scope of each reporting node is behind; another epoch counts as all of them."""
-    found = []
+    found: list[int] = []
     for member in members:
         report = reports.get(member.node_id)
-        for scope, (epoch, version) in member.published.items() if report else ():
-            held_epoch, held = report.active.get(scope, (0, 0)) if report else (0, 0)
-            found.append(max(0, version - held) if held_epoch == epoch else version)
+        found += lags_of(member.published, report.active).values() if report else ()
     return found
 
 
@@ -252,41 +268,6 @@ def _waiting_scopes(model: Model, node_id: str, reads: frozenset[str] | None) ->
         return {}
     found = features.unreadable_scopes(views.scopes(model, subject), reads)
     return {scope.name: feature.words for scope, feature in found.items()}
-
-
-def reports(transaction: Transaction, node_ids: Sequence[str] | None = None) -> Iterator[MemberReport]:
-    """Of all, or of some."""
-    status, asked = schema.node_status, schema.head_requests
-    joined = status.outerjoin(asked, status.c.node_id == asked.c.node_id)
-    chosen = select(status, asked.c.last_seen.label("asked")).select_from(joined)
-    for row in transaction.rows(chosen if node_ids is None else chosen.where(status.c.node_id.in_(node_ids))):
-        report = (row.node_id, row.last_seen, row.state, row.mode, row.head_grade, row.behind)
-        said = json.loads(row.body)  # only what `heartbeat_form.parse` took is kept
-        scopes, fault = said["scopes"], _store_fault(said["counters"])
-        active, refused = _last_active(scopes), _last_refusals(scopes)
-        told = (row.agent_version, said.get("interval_s"), said.get("roots_confirmed", True))
-        yield MemberReport(*report, active, row.asked or 0.0, refused, fault, *told)
-
-
-def _last_active(scopes: Scopes) -> dict[str, Pair]:
-    actives = {scope: report["active"] for scope, report in scopes.items() if report["active"] is not None}
-    return {scope: (mark["authority_epoch"], mark["config_version"]) for scope, mark in actives.items()}
-
-
-def _last_refusals(scopes: Scopes) -> dict[str, tuple[int, str]]:
-    """Bounded, and passed over where it is not in form: an earlier version kept it in any."""
-    found = {scope: report["last_rejected"] or {} for scope, report in scopes.items()}
-    return {
-        scope: (version, reason[:MOST_REASON])
-        for scope, feature in found.items()
-        if isinstance(version := feature.get("config_version"), int)
-        and isinstance(reason := feature.get("reason"), str)
-        and reason.isprintable()
-    }
-
-
-def _store_fault(counters: Mapping[str, Any]) -> str:
-    return next((fault for fault in STORE_FAULTS if counters.get(fault)), "")
 
 
 def join_rejections(transaction: Transaction, since: float) -> dict[str, int]:

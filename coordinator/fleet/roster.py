@@ -19,9 +19,10 @@ from coordinator.base.settings import CoordinatorSettings
 from coordinator.base.spans import Slot
 from coordinator.database import catalog, documents, schema
 from coordinator.database.database import Database, Transaction
-from coordinator.fleet import fleet
-from coordinator.fleet.fleet import FleetMember, MemberReport
+from coordinator.fleet import fleet, lateness, member_report, provenance
+from coordinator.fleet.fleet import FleetMember
 from coordinator.fleet.held_scopes import held_scopes
+from coordinator.fleet.member_report import MemberReport
 from coordinator.fleet.selection import Selection
 from coordinator.reports.checkin import Pair
 from wire.certificate import BadCertificateError, Certificate
@@ -72,10 +73,11 @@ def show(database: Database, node_id: str, *, now: float, settings: CoordinatorS
         interval_s = said.get("interval_s") or settings.heartbeat_interval_s
         audiences = _audiences(transaction, node_id)
         history = _history(transaction, found[0], interval_s, now, settings)
+        behind_s = _behind_s(transaction, member, said.get("scopes") or {}, now)
         held_back = {**held_scopes(transaction, [node_id]).get(node_id, {}), **member.held_back}
     head = f"{status.head_epoch}.{status.head_generation}" if status is not None and status.head_epoch else None
     boot_id = status.boot_id if status is not None else None
-    details = _report_details(said, member, audiences)
+    details = _report_details(said, member, audiences, behind_s)
     return MemberDetail(**vars(found[0]), boot_id=boot_id, head=head, history=history, held_back=held_back, **details)
 
 
@@ -95,7 +97,7 @@ def _list(
     transaction: Transaction, ids: Sequence[str], which: Selection, now: float, settings: CoordinatorSettings
 ) -> Iterator[Listed]:
     entries = {entry.node_id: entry for entry in catalog.entries(transaction, ids)}
-    reports = {report.node_id: report for report in fleet.reports(transaction, ids)}
+    reports = {report.node_id: report for report in member_report.read_reports(transaction, ids)}
     members = {member.node_id: member for member in fleet.members(transaction, ids)}
     taken = [node_id for node_id in sorted(entries) if _takes(which, members[node_id], reports, now, settings)]
     ends = _ends(transaction, taken)
@@ -112,6 +114,8 @@ def _list(
             head_grade=report.head_grade if report else None,
             agent_version=report.agent_version if report else None,
             reported_at=report.reported_at if report else None,
+            came_from={giver.words: count for giver, count in report.came_from.items()} if report else {},
+            versions_behind=late.versions_behind if late else 0,
         )
 
 
@@ -146,7 +150,10 @@ def _end(der: bytes) -> int:
 
 
 def _report_details(
-    said: Mapping[str, Any], member: FleetMember, audiences: Mapping[str, DocumentAudience]
+    said: Mapping[str, Any],
+    member: FleetMember,
+    audiences: Mapping[str, DocumentAudience],
+    behind_s: Mapping[str, float],
 ) -> dict[str, Any]:
     """Only what is in form: what an earlier version kept may be in another."""
     clock, scopes = said.get("clock") or {}, said.get("scopes") or {}
@@ -159,14 +166,37 @@ def _report_details(
         "features": said.get("features"),
         "clock_synchronised": synchronised if isinstance(synchronised, bool) else None,
         "clock_offset_s": offset_s if isinstance(offset_s, (int, float)) else None,
+        "relay": provenance.relay_of(said),
         "scopes": tuple(
-            _scope(name, scopes.get(name) or {}, member.published.get(name), audiences.get(name)) for name in names
+            _scope(name, scopes.get(name) or {}, member.published.get(name), audiences.get(name), behind_s.get(name))
+            for name in names
         ),
     }
 
 
+def _behind_s(
+    transaction: Transaction, member: FleetMember, scopes: Mapping[str, Mapping[str, Any]], now: float
+) -> dict[str, float]:
+    """By scope that is behind; of a node that has never reported, all."""
+    held = {
+        (member.node_id, scope): active
+        for scope, pair in member.published.items()
+        if (active := _active_pair(scopes.get(scope) or {})) < pair
+    }
+    return {scope: max(0.0, now - at) for (_, scope), at in lateness.behind_since(transaction, held).items()}
+
+
+def _active_pair(said: Mapping[str, Any]) -> Pair:
+    active = said.get("active")
+    return (active["authority_epoch"], active["config_version"]) if active else lateness.NOTHING
+
+
 def _scope(
-    name: str, said: Mapping[str, Any], published: Pair | None, made_for: DocumentAudience | None
+    name: str,
+    said: Mapping[str, Any],
+    published: Pair | None,
+    made_for: DocumentAudience | None,
+    behind_s: float | None,
 ) -> ListedScope:
     active, refused = said.get("active") or {}, said.get("last_rejected") or {}
     version, reason, end = refused.get("config_version"), refused.get("reason"), active.get("expires_at")
@@ -178,6 +208,9 @@ def _scope(
         refused=version if isinstance(version, int) else None,
         reason=bound_text(reason, 64) if isinstance(reason, str) else "",
         made_for=made_for,
+        origin=provenance.origin_of(said),
+        versions_behind=0 if published is None else lateness.versions_behind(published, _active_pair(said)),
+        behind_s=behind_s,
     )
 
 

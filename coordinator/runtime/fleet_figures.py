@@ -23,7 +23,8 @@ from coordinator.database import schema
 from coordinator.database.database import Database, Transaction
 from coordinator.database.database_fault import line_of
 from coordinator.fleet import fleet
-from coordinator.fleet.fleet import FleetMember, MemberReport
+from coordinator.fleet.fleet import FleetMember
+from coordinator.fleet.member_report import MemberReport, read_reports
 from coordinator.runtime.context import Coordinator
 from wire.logs import log
 
@@ -47,6 +48,8 @@ class FleetFigures:
     stragglers: Mapping[str, int]  # by why: unseen, silent, node_behind, late
     behind: Mapping[str, int]  # scope type -> nodes that do not have active what is published
     lag_versions: Mapping[str, float]
+    versions: Mapping[str, int]  # by whom they came, as nodes say it -> versions that are active
+    relays: int  # nodes that are the relay of their site
     baseline_shortfall: int
     joins_refused: Mapping[str, int]  # by code, ever
     roots_unconfirmed: int  # nodes that trust root keys on first use
@@ -65,6 +68,8 @@ class _Counted:
     stragglers: Counter[str] = field(default_factory=Counter)
     behind: Counter[str] = field(default_factory=Counter)
     lags: list[int] = field(default_factory=list)
+    versions: Counter[str] = field(default_factory=Counter)
+    relays: int = 0
     roots_unconfirmed: int = 0
     draining: int = 0
 
@@ -88,6 +93,9 @@ class _Counted:
         late = (scope for scope, pair in member.published.items() if report.active.get(scope, (0, 0)) < pair)
         self.behind.update({scope.partition("/")[0] for scope in late})
         self.lags += fleet.lags([member], {member.node_id: report})
+        for giver, count in report.came_from.items():
+            self.versions[giver.way] += count
+        self.relays += report.relay is not None and report.relay.is_relay
 
 
 def figures(database: Database, *, now: float, settings: CoordinatorSettings) -> FleetFigures:
@@ -108,6 +116,8 @@ def figures(database: Database, *, now: float, settings: CoordinatorSettings) ->
         stragglers=counted.stragglers,
         behind=counted.behind,
         lag_versions=fleet.quantiles(counted.lags),
+        versions=counted.versions,
+        relays=counted.relays,
         baseline_shortfall=max(0, settings.baseline_data_members - counted.kinds["data"]),
         joins_refused=_most_frequent(refused),
         roots_unconfirmed=counted.roots_unconfirmed,
@@ -120,7 +130,7 @@ def figures(database: Database, *, now: float, settings: CoordinatorSettings) ->
 def _count(
     transaction: Transaction, ids: Sequence[str], counted: _Counted, now: float, settings: CoordinatorSettings
 ) -> None:
-    heard = {report.node_id: report for report in fleet.reports(transaction, ids)}
+    heard = {report.node_id: report for report in read_reports(transaction, ids)}
     for member in fleet.members(transaction, ids):
         counted.add(member, heard.get(member.node_id), now, settings)
 

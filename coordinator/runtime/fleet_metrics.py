@@ -6,8 +6,9 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 
 from coordinator.declared.kinds import NODE_KINDS
 from coordinator.fleet.fleet import REVOKED, SILENT, UNSEEN
+from coordinator.fleet.provenance import UNKNOWN
 from coordinator.runtime.fleet_figures import FleetFigures
-from wire.messages import GRADES, MODES, STATES
+from wire.messages import GRADES, MODES, STATES, WAYS
 
 STANDINGS = (*STATES, UNSEEN, SILENT)
 REASONS = (UNSEEN, SILENT, "node_behind", "late")
@@ -31,6 +32,10 @@ def families(found: FleetFigures) -> Iterator[Metric]:
     yield _by("scope_behind_nodes", behind, "scope_type", found.behind)
     lag = "Versions that scopes of members are behind, by share"
     yield _by("lag_versions", lag, "quantile", found.lag_versions)
+    came = dict.fromkeys((*WAYS, UNKNOWN), 0) | dict(found.versions)
+    yield _by("versions", "Active versions of members, by whom they came, as they say it", "way", came)
+    about = "Members that fetch for their neighbours as the relay of their site"
+    yield GaugeMetricFamily("holdfast_fleet_relays", about, value=found.relays)
     about = "Data members that are missing to the baseline"
     yield GaugeMetricFamily("holdfast_fleet_baseline_shortfall", about, value=found.baseline_shortfall)
     about = "Members whose root keys are those of a first use that nobody has compared"

@@ -9,14 +9,18 @@ import click
 from holdfast.ctl import due, output
 from holdfast.ctl.selection import selects_nodes
 from holdfast.ctl.socket import DIFFERENT, UNANSWERED, CoordinatorClient, Failed, asks_the_coordinator
+from holdfast.terminal.durations import in_words
+from holdfast.terminal.relay_words import count_text, relay_cells
 from holdfast.terminal.shown import say
 from wire.operators.change_answers import ChangeSummary
-from wire.operators.fleet_answers import Fleet, FleetRefusal
+from wire.operators.fleet_answers import Fleet, FleetRefusal, RelayStanding, Straggler
 from wire.operators.operator_answers import CoordinatorStatus
 
 PAGE = 1_000  # stragglers in one answer
 WATCH_S = 5.0  # of ten thousand nodes the coordinator has a second of work each time
 EVERY_S = 0.5
+STRAGGLER_COLUMNS = ("node", "why", "versions behind", "for", "last seen")
+RELAY_COLUMNS = ("site", "as", "may fetch", "heads", "documents", "kept", "is used by")
 
 
 @click.command()
@@ -128,6 +132,7 @@ def _render_fleet(answer: Fleet) -> None:
             ("states", answer.states),
             ("heads", answer.grades),
             ("versions behind", answer.lag_versions),
+            ("versions came from", _ways(answer)),
             ("seconds since seen", {name: round(value) for name, value in answer.seconds_since_seen.items()}),
             ("joins refused", answer.rejected_joins),
             ("root keys not confirmed", _unconfirmed_roots(answer)),
@@ -140,11 +145,13 @@ def _render_fleet(answer: Fleet) -> None:
         say()
         columns = ("change", "state", "has it", "runs it", "refused", "offline", "for")
         output.table(columns, map(_change_row, answer.changes), nothing="")
-    rows = (
-        (straggler.node_id, straggler.reason, _seconds(straggler.seconds_since_seen)) for straggler in answer.stragglers
-    )
+    if answer.relays:
+        say()
+        output.table(("keeps for others", *RELAY_COLUMNS), map(_relay_row, answer.relays), nothing="")
+        _more(answer.relays_total - len(answer.relays))
     say()
-    output.table(("node", "why", "last seen"), rows, nothing="every node holds what it should")
+    rows = map(_straggler_row, answer.stragglers)
+    output.table(STRAGGLER_COLUMNS, rows, nothing="every node holds what it should")
     if answer.refusals:
         say()
         columns = ("node", "scope", "has refused", "since", "because", "runs", "until")
@@ -158,6 +165,21 @@ def _change_row(change: ChangeSummary) -> tuple[object, ...]:
     no = counts.refused + counts.silent + counts.reverted
     has_it, runs_it = f"{counts.given}/{of}", f"{counts.active}/{of}"
     return change.change, change.state, has_it, runs_it, no, counts.offline, change.message
+
+
+def _straggler_row(each: Straggler) -> tuple[object, ...]:
+    """How long: since the first version that it has not was published."""
+    since = "-" if each.behind_s is None else in_words(each.behind_s)
+    return each.node_id, each.reason, each.versions_behind or "-", since, _seconds(each.seconds_since_seen)
+
+
+def _ways(answer: Fleet) -> str:
+    """By whom the active versions of all came."""
+    return ", ".join(f"{came.way} {came.versions} (on {count_text(came.nodes, 'node')})" for came in answer.came_from)
+
+
+def _relay_row(each: RelayStanding) -> tuple[object, ...]:
+    return (each.node_id, each.site_id, *relay_cells(each.keeps), count_text(each.taken_by, "node"))
 
 
 def _unconfirmed_roots(answer: Fleet) -> str | None:

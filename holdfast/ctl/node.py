@@ -5,6 +5,7 @@ from collections.abc import Iterable, Iterator
 from holdfast.ctl import output
 from holdfast.terminal.audience import describe_audience
 from holdfast.terminal.durations import in_words
+from holdfast.terminal.relay_words import count_text, giver_text, relay_text
 from holdfast.terminal.shown import say
 from wire.operators.fleet_answers import ListedScope, MemberDetail, ReportedEvent, Span
 
@@ -17,11 +18,20 @@ def render(answer: MemberDetail, told: Iterable[ReportedEvent]) -> None:
     output.facts([*_standing(answer), *_identity(answer)])
     say()
     scopes = (
-        (scope.scope, scope.published, scope.active, scope.expires_at, _whom(scope), _refusal(scope))
+        (
+            scope.scope,
+            scope.published,
+            scope.active,
+            _behind(scope),
+            _origin(scope),
+            scope.expires_at,
+            _whom(scope),
+            _refusal(scope),
+        )
         for scope in answer.scopes
     )
     output.table(
-        ("scope", "published", "active", "good until", "made for", "refused last"),
+        ("scope", "published", "active", "behind", "came from", "good until", "made for", "refused last"),
         scopes,
         nothing="no scope is published",
     )
@@ -44,6 +54,7 @@ def _standing(answer: MemberDetail) -> Iterator[Fact]:
     yield "generation", answer.generation
     yield "root keys", None if answer.roots_confirmed is not False else UNCONFIRMED
     yield "clock", _clock(answer)
+    yield "keeps for others", _relay(answer)
     yield "reports", answer.interval_s and f"every {in_words(answer.interval_s)}"
     for scope, why in answer.held_back.items():
         yield "HELD BACK", f"{scope}: {why}"
@@ -75,6 +86,25 @@ def _clock(answer: MemberDetail) -> str | None:
     behind = answer.clock_offset_s or 0
     how = "synchronised" if answer.clock_synchronised else "NOT synchronised"
     return f"{how}, {in_words(behind)} behind what is proven" if behind < 0 else how
+
+
+def _relay(answer: MemberDetail) -> str | None:
+    keeps = answer.relay
+    if keeps is None:
+        return None
+    named = ", ".join(keeps.for_nodes) or "nobody"
+    return f"{relay_text(keeps)}; they are {named}"
+
+
+def _behind(scope: ListedScope) -> str:
+    if not scope.versions_behind:
+        return "-"
+    since = "" if scope.behind_s is None else f" for {in_words(scope.behind_s)}"
+    return f"{count_text(scope.versions_behind, 'version')}{since}"
+
+
+def _origin(scope: ListedScope) -> str:
+    return "-" if scope.origin is None else giver_text(scope.origin)
 
 
 def _whom(scope: ListedScope) -> str:

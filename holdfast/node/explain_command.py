@@ -12,10 +12,11 @@ from holdfast.node.explanations import REFRESH_REQUIRED, cause_text, meaning, re
 from holdfast.terminal import completion
 from holdfast.terminal.audience import describe_audience
 from holdfast.terminal.durations import from_now, in_words, until
+from holdfast.terminal.relay_words import giver_text
 from holdfast.terminal.shown import say, say_json
 from snapshot.identifiers import format_time
-from wire.local.node_status import AwaitedVersion, CandidateState, DocumentOrigin, NodeStatus
-from wire.messages import LastRejected, ScopeReport
+from wire.local.node_status import AwaitedVersion, CandidateState, NodeStatus
+from wire.messages import DocumentOrigin, LastRejected, ScopeReport
 
 Line = tuple[str, str]
 NOTHING = ScopeReport(active=None, previous=None, pending=None, last_rejected=None, notified={})
@@ -107,7 +108,9 @@ def _origin(origin: DocumentOrigin | None, report: ScopeReport) -> Iterator[Line
     """Where the active document came from; not known of one that another agent took."""
     active = report.active
     if origin is not None and active is not None and origin.snapshot_id == active.snapshot_id:
-        yield "came from", f"{origin.source}, as {'an increment' if origin.kind == 'increment' else 'a whole'}"
+        who = giver_text(origin)
+        where = who if origin.source in who or origin.way == origin.source else f"{who} ({origin.source})"
+        yield "came from", f"{where}, as {'an increment' if origin.kind == 'increment' else 'a whole'}"
 
 
 def _refusal_lines(refused: LastRejected | None, details: Sequence[Mapping[str, Any]], now: float) -> Iterator[Line]:

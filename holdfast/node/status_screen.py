@@ -21,6 +21,7 @@ from holdfast.node.explanations import (
     store_text,
 )
 from holdfast.terminal.durations import from_now, in_words, until
+from holdfast.terminal.status_peers import made_table, neighbourhood, origin_text
 from snapshot.ending import Urgency, short
 from snapshot.identifiers import HEAD
 from wire.endings import EndingThing
@@ -49,6 +50,7 @@ def screen(status: NodeStatus, now: float) -> RenderableType:
     parts.append(_scopes(status, now))
     if status.candidates:
         parts += [Text(), _candidates(status)]
+    parts += neighbourhood(status)
     if status.services:
         parts += [Text(), _services(status)]
     if (hidden := status.hidden).scopes or hidden.services:
@@ -89,7 +91,8 @@ def _freshness(status: NodeStatus, now: float) -> Text:
 
 def _scopes(status: NodeStatus, now: float) -> Table:
     refusals = ["LAST REFUSED"] if any(scope.last_rejected for scope in status.scopes.values()) else []
-    table = _table("SCOPE", "VERSION", "GRADE", "EXPIRES", *refusals)
+    origins = ["CAME FROM"] if status.origins else []
+    table = made_table("SCOPE", "VERSION", "GRADE", "EXPIRES", *origins, *refusals)
     for name, scope in status.scopes.items():
         active, refused = _line_of(name, status), scope.last_rejected
         version = f"{active.authority_epoch}.{active.config_version}" if active else "-"
@@ -103,6 +106,7 @@ def _scopes(status: NodeStatus, now: float) -> Table:
             version,
             Text(grade, style=GRADES.get(grade, "red")),
             from_now(active.expires_at, now) if active else "-",
+            *([origin_text(name, status)] if origins else []),
             *([f"{refused.reason}, {from_now(refused.at, now)}" if refused else ""] if refusals else []),
         )
     return table
@@ -131,7 +135,7 @@ def _line_of(name: str, status: NodeStatus) -> HeldLine | None:
 
 def _candidates(status: NodeStatus) -> Table:
     """What the head says is coming: nothing of it runs."""
-    table = _table("COMING", "VERSION", "CHANGE", "HERE")
+    table = made_table("COMING", "VERSION", "CHANGE", "HERE")
     for name, coming in status.candidates.items():
         here = Text(coming.verdict if coming.verdict != "refused" else coming.reason, style=VERDICTS[coming.verdict])
         table.add_row(name, f"{coming.authority_epoch}.{coming.config_version}", coming.change or "-", here)
@@ -139,22 +143,13 @@ def _candidates(status: NodeStatus) -> Table:
 
 
 def _services(status: NodeStatus) -> Table:
-    table = _table("SERVICE", "READY", "TOLD", "ANSWER")
+    table = made_table("SERVICE", "READY", "TOLD", "ANSWER")
     for name, service in status.services.items():
         ready = Text("yes", style="green") if service.ready else Text(f"no, {service.reason}", style="red")
         told = service.told_generation
         said = "-" if told is None else f"{told}{'' if service.up_to_date else ', behind'}"
         answer = Text(service.answer, style="" if service.answer_ok is not False else "red")
         table.add_row(name, ready, said, answer)
-    return table
-
-
-def _table(name: str, *columns: str) -> Table:
-    """Names stay in one piece, to be found and copied: what is narrow is told in words, which fold."""
-    table = Table(box=None, pad_edge=False, padding=(0, 3, 0, 0), header_style="dim")
-    table.add_column(name, no_wrap=True, overflow="fold")
-    for column in columns:
-        table.add_column(column, overflow="fold")
     return table
 
 

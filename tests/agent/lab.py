@@ -31,12 +31,12 @@ from wire.local.node_status import (
     AskedSource,
     AwaitedVersion,
     CandidateState,
-    DocumentOrigin,
     JoinTrouble,
     NodeClock,
     NodeReport,
     StoreCondition,
 )
+from wire.messages import DocumentOrigin, RelayCondition
 from wire.request import HttpError
 from wire.server import Server
 from wire.unix import UnixTransport, unix_listener
@@ -58,6 +58,7 @@ class Periphery:
     awaited: dict[str, AwaitedVersion] = field(default_factory=dict)
     candidates: dict[str, CandidateState] = field(default_factory=dict)
     origins: dict[str, DocumentOrigin] = field(default_factory=dict)
+    relay: RelayCondition | None = None
     refresh_required: list[str] = field(default_factory=list)
     rollback_check: str = "confirmed"
     counters: dict[str, int] = field(default_factory=lambda: {"updates_total": 3})
@@ -163,7 +164,7 @@ class Periphery:
             refresh_required=tuple(self.refresh_required),
             passed_over=(),
             store=StoreCondition("", floor_lost=False),
-            relay=None,
+            relay=self.relay,
             ends=(),
             counters=dict(self.counters),
         )

@@ -27,6 +27,10 @@ async def test_a_report_says_what_is_active(one, mock_clock):
         assert report.head.generation == 1
         assert report.trust_bundle_version == 1
         assert (report.state, report.mode, report.degraded_since) == ("active", "normal", None)
+        (url,) = one.settings.coordinator.urls
+        origin = report.scopes[ROUTES].origin
+        assert (origin.way, origin.source, origin.snapshot_id) == ("coordinator", url, active.snapshot_id)
+        assert report.relay is None, "nobody is there to keep anything for"
         assert report.interval_s == one.settings.intervals.heartbeat_interval_s
 
 

@@ -129,7 +129,7 @@ async def test_a_release_needs_no_download_and_no_second_judgement(made, mock_cl
     assert (made.fetched(), len(made.asked), made.slots()) == (fetched, 1, set())
     await made.preparation.look()
     assert made.preparation.votes() == ()
-    assert made.made.outside.update.activating.origins[ROUTES].source == "pending"
+    assert made.made.outside.update.activating.origins[ROUTES].way == "coordinator"
 
 
 async def test_what_a_release_reads_of_the_store_grows_with_its_scopes_alone(made, mock_clock, monkeypatch):

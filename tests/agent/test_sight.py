@@ -25,7 +25,8 @@ from tests.citations import ROOT
 from tests.store.cluster import NODE
 from tests.wire.lab import running, tcp_listener
 from wire.limits import REMOTE
-from wire.local.node_status import AwaitedVersion, CandidateState, DocumentOrigin
+from wire.local.node_status import AwaitedVersion, CandidateState
+from wire.messages import DocumentOrigin
 from wire.peer import OVERFLOW_UID, AnonymousPeer, UnixPeer
 from wire.routes import Routes
 from wire.server import Server

@@ -6,7 +6,8 @@ from coordinator.base.refusal import Refused
 from coordinator.base.settings import CoordinatorSettings
 from coordinator.database.database import Database
 from coordinator.fleet import fleet
-from coordinator.fleet.fleet import FleetMember, MemberReport, assess, quantiles
+from coordinator.fleet.fleet import FleetMember, assess, quantiles
+from coordinator.fleet.member_report import MemberReport
 from coordinator.membership import revocation
 from coordinator.reports import heartbeats
 from tests.coordinator import reports

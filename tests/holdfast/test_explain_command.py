@@ -6,7 +6,8 @@ from store.base.records import Rejection
 from tests.agent.lab import NOW, asked_source
 from tests.holdfast.lab import holdfast
 from tests.holdfast.test_status_command import coming
-from wire.local.node_status import AskedSource, AwaitedVersion, DocumentOrigin
+from wire.local.node_status import AskedSource, AwaitedVersion
+from wire.messages import DocumentOrigin
 
 
 async def test_where_it_comes_from_why_one_was_refused_and_what_comes_next(api):

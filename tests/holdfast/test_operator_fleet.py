@@ -98,3 +98,27 @@ def test_nodes_of_a_first_use_are_named(capsys) -> None:
     assert "root keys not confirmed" not in lines(capsys)
     said = lines(capsys, roots_unconfirmed=["gw-1", "gw-2"], roots_unconfirmed_total=7)
     assert "root keys not confirmed gw-1, gw-2 and 5 more: holdfast trust confirm there" in said
+
+
+KEEPS = {"for_nodes": ["b", "c"], "heads": 1, "documents": 7, "bytes": 3 << 20, "most_bytes": 1 << 30, "is_relay": True}
+
+
+def test_from_where_versions_came_and_who_relays(capsys) -> None:
+    came = [{"way": "coordinator", "versions": 12, "nodes": 4}, {"way": "relay", "versions": 3, "nodes": 1}]
+    relay = {"node_id": "ulm-1", "site_id": "ulm", "taken_by": 1, "keeps": KEEPS}
+    said = lines(capsys, came_from=came, relays=[relay], relays_total=3)
+    assert "versions came from coordinator 12 (on 4 nodes), relay 3 (on 1 node)" in said
+    assert "ulm-1 ulm relay 2 nodes 1 7 3 MiB of 1 GiB 1 node and 2 more" in said
+
+
+def test_who_is_behind_and_for_how_long(capsys) -> None:
+    late = {
+        "node_id": "b",
+        "reason": "late: route_policy",
+        "seconds_since_seen": 4,
+        "versions_behind": 2,
+        "behind_s": 90,
+    }
+    never = {"node_id": "c", "reason": "unseen", "seconds_since_seen": None}
+    said = lines(capsys, stragglers=[late, never], stragglers_total=2)
+    assert "b late: route_policy 2 1 min 30 s 4 s ago c unseen - - never" in said

@@ -31,6 +31,7 @@ from tests.agent.lab import NOW, asked_source, serving
 from tests.holdfast.lab import arguments, environment, holdfast
 from tests.store.cluster import BOOT
 from wire.local.node_status import CandidateState, JoinTrouble, NodeStatus
+from wire.messages import DocumentOrigin, RelayCondition
 
 
 class Refusing:
@@ -304,3 +305,22 @@ async def test_an_answer_that_cannot_be_written(api):
             "holdfast: the answer could not be written: No space left on device"
         ]
         assert done.returncode == 74
+
+
+async def test_who_relays_for_it_and_from_whom_it_has_what_it_runs(api):
+    active = api.views.all().scopes["route_policy"].document.envelope.snapshot_id
+    api.origins = {"route_policy": DocumentOrigin(active, "https://r:7447", "snapshot", "relay", "node-r")}
+    relay = asked_source("peer", "https://r:7447", node_id="node-r", peer_set="active", near=True, relay=True)
+    far = asked_source("peer", "https://f:7447", node_id="node-f", peer_set="warm", near=False, relay=False)
+    api.sources = [
+        replace(far, again_in_s=40, lacks=2, trust_bundle_version=0, worked_s_ago=90),
+        replace(relay, worked_s_ago=12, lacks=0, trust_bundle_version=7),
+    ]
+    api.relay = RelayCondition(("node-b",), 1, 7, 3 << 20, 1 << 30)
+    said = [" ".join(line.split()) for line in (await holdfast("status", at=api)).out.splitlines()]
+    assert any(line.startswith("route_policy 1.1 fresh in 6 d 23 h relay node-r") for line in said)
+    first, second = said[said.index("PEER IS ASKED LAST WORKED BEHIND") + 1 :][:2]
+    assert first == "node-r relay of this site active 12 s ago -"
+    assert second.startswith("node-f elsewhere in 40 s 1 min 30 s ago")
+    assert "lacks the last 2 documents" in " ".join(said)
+    assert "keeps for its neighbours: neighbour, for 1 node: 1 heads and 7 documents, 3 MiB of 1 GiB" in said

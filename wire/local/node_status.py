@@ -25,7 +25,7 @@ from wire.forms import (
     one_of,
     table,
 )
-from wire.messages import GRADES, MODES, STATES, VERDICTS, ScopeReport
+from wire.messages import GRADES, MODES, STATES, VERDICTS, DocumentOrigin, RelayCondition, ScopeReport
 
 TRUSTED_BY = ("configuration", "installed bundle", "join token", "first use")
 NAMED_BY = ("agent.toml", "node_bootstrap", "earlier node_bootstrap", "storage_directory", "peer_directory")
@@ -70,7 +70,9 @@ class NodeClock:
 @message
 class AskedSource:
     """Where documents are asked for. `again_in_s`: how long it rests after what went wrong. Of a peer: who it is, how
-    soon it is asked, whether it stands at the same site, and whether it is that one's relay.
+    soon it is asked, whether it stands at the same site, and whether it is that one's relay. `worked_s_ago`: since
+    something good came of it, null where nothing has since the start. `lacks`: documents in a row that it had not,
+    though it may hold them. `trust_bundle_version`: as a peer has told it.
     """
 
     kind: str
@@ -83,6 +85,9 @@ class AskedSource:
     peer_set: str | None = member(nullable(one_of(*PEER_SETS)), default=None)
     near: bool | None = member(nullable(BOOLEAN), default=None)
     relay: bool | None = member(nullable(BOOLEAN), default=None)
+    worked_s_ago: int | None = member(nullable(_COUNT), default=None)
+    lacks: int | None = member(nullable(_COUNT), default=None)
+    trust_bundle_version: int | None = member(nullable(_COUNT), default=None)
 
 
 @message
@@ -112,15 +117,6 @@ class CandidateState:
     reason: str
     detail: str
     at: str | None = member(_TIME_OR_NONE)
-
-
-@message
-class DocumentOrigin:
-    """`kind`: whether it came whole or as an increment. `source`: a URL, `join`, `import`, or `pending`."""
-
-    snapshot_id: str
-    source: str
-    kind: str
 
 
 @message
@@ -187,17 +183,6 @@ class HiddenFromCaller:
 
     scopes: int = member(_COUNT)
     services: int = member(_COUNT)
-
-
-@message
-class RelayCondition:
-    """What this node keeps for its neighbours, `for_nodes`, and how much of it there may be."""
-
-    for_nodes: tuple[str, ...]
-    heads: int
-    documents: int
-    bytes: int
-    most_bytes: int
 
 
 @message

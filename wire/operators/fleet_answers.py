@@ -9,6 +9,7 @@ from snapshot.identifiers import format_time
 from snapshot.outage import OutagePhase, Stop
 from wire.answer_message import AnswerMessage, AnswerPage
 from wire.forms import IDENTIFIER, member, message
+from wire.messages import DocumentOrigin, RelayCondition
 from wire.operators.change_answers import ChangeSummary
 
 
@@ -34,7 +35,9 @@ class NodeEntry:
 @message
 class Listed(NodeEntry):
     """A member in short. `state`: as it says itself, or `unseen`, `silent`, `revoked`; `why`: why it does not hold what
-    it should, or nothing. What it says of itself is null before its first report.
+    it should, or nothing. What it says of itself is null before its first report. `came_from`: by whom ("coordinator",
+    "relay ulm-1", "unknown" where its agent does not say) how many of its active versions came. `versions_behind`: of
+    the scope that is furthest behind.
     """
 
     labels: Mapping[str, str]
@@ -45,6 +48,8 @@ class Listed(NodeEntry):
     head_grade: str | None
     agent_version: str | None
     reported_at: float | None
+    came_from: Mapping[str, int]
+    versions_behind: int
 
 
 @message
@@ -64,7 +69,8 @@ class DocumentAudience:
 @message
 class ListedScope:
     """Versions are "epoch.version". `refused`: the version that the node has refused last, `reason` why. `made_for`:
-    whom the published document is for.
+    whom the published document is for. `origin`: where what is active came from, as the node says it.
+    `versions_behind` what is published, for `behind_s`: since the first that it has not was.
     """
 
     scope: str
@@ -74,6 +80,9 @@ class ListedScope:
     refused: int | None
     reason: str
     made_for: DocumentAudience | None = None
+    origin: DocumentOrigin | None = None
+    versions_behind: int = 0
+    behind_s: float | None = None
 
 
 @message
@@ -90,7 +99,7 @@ class Span:
 @message
 class MemberDetail(Listed, AnswerMessage):
     """A member in whole. `clock` and `features` as the node says them; `history`: the newest first. `held_back`: by
-    scope, why it is not given what it may hold.
+    scope, why it is not given what it may hold. `relay`: what it keeps for its neighbours, where it does.
     """
 
     boot_id: str | None
@@ -104,6 +113,7 @@ class MemberDetail(Listed, AnswerMessage):
     history: tuple[Span, ...]
     features: tuple[str, ...] | None  # what its agent reads beside the first format; None: it does not say
     held_back: Mapping[str, str]
+    relay: RelayCondition | None
 
 
 @message
@@ -173,11 +183,34 @@ class TrimmedNodes(AnswerMessage):
 
 @message
 class Straggler:
-    """A member that does not hold what it should, and why."""
+    """A member that does not hold what it should, and why. `versions_behind`: of the scope that is furthest behind,
+    for `behind_s`: since the first version that it has not was published.
+    """
 
     node_id: str
     reason: str
     seconds_since_seen: float | None
+    versions_behind: int = 0
+    behind_s: float | None = None
+
+
+@message
+class CameBy:
+    """So many active versions of so many nodes came this way; `unknown` where an agent does not say."""
+
+    way: str
+    versions: int
+    nodes: int
+
+
+@message
+class RelayStanding:
+    """A node that keeps documents for its neighbours, and how many nodes run something that came from it."""
+
+    node_id: str
+    site_id: str
+    taken_by: int
+    keeps: RelayCondition
 
 
 @message
@@ -242,6 +275,9 @@ class Fleet(AnswerMessage):
     unseen_total: int = 0
     restored_backup: str = ""  # why nothing is signed, or nothing
     changes: tuple[ChangeSummary, ...] = ()  # those that are not over, of the whole fleet, the newest first
+    came_from: tuple[CameBy, ...] = ()
+    relays: tuple[RelayStanding, ...] = ()  # whose nodes are most first, at most 50
+    relays_total: int = 0
 
 
 @message
