@@ -60,7 +60,7 @@ from coordinator.runtime.own_report import OwnReport
 from coordinator.runtime.recovering import Recovering, RecoverySettings
 from coordinator.runtime.reminder import Reminder
 from coordinator.runtime.remote_admin import Door
-from coordinator.runtime.repeating import Repeater
+from coordinator.runtime.repeating import Repeater, repeated_heads
 from coordinator.runtime.trims import Trims
 from coordinator.setup import configuration, lost_database
 from coordinator.setup.configuration import CREDENTIAL, Configuration, file_of
@@ -247,6 +247,7 @@ def build(at: Configuration, now: Callable[[], float] = clock.now) -> Daemon:
         now,
         lambda: publisher.health.published_heads,
         lambda: standstill.why or absence.unread,  # nothing is given out there that is not handed out here
+        lambda: repeated_heads(board, absence),
         check_s=at.settings.storage_check_s,
         poll_s=at.settings.store_polling_s,
     )

@@ -14,11 +14,13 @@ import trio
 
 from coordinator.base.threads import in_compiler
 from coordinator.publishing import review
-from coordinator.publishing.board import News
+from coordinator.publishing.board import Board, News
 from coordinator.publishing.signing_context import Issue, Unpublishable
 from coordinator.replicas import signed_again
 from coordinator.replicas.signed_again import OpenedHead
+from coordinator.runtime.absence import Absence
 from coordinator.runtime.context import Coordinator
+from coordinator.storage.upkeep import RepeatedHead
 from snapshot.identifiers import HEAD
 from snapshot.verifier_state import Mark, VerifierState
 from wire.logs import log
@@ -81,6 +83,17 @@ class Repeater:
                 self.signed += 1
                 self._at.board.announce(node_id, news)
         return True
+
+
+def repeated_heads(board: Board, absence: Absence) -> list[RepeatedHead]:
+    """Those that stores are to have as well, while heads may be signed again."""
+    if not absence.may_sign:
+        return []
+    return [
+        RepeatedHead(node_id, news.first.container, news.container)
+        for node_id, news in board.items()
+        if news.first is not None
+    ]
 
 
 def repeat_heads(heads: Mapping[str, News], issue: Issue, now: float) -> dict[str, tuple[News | None, int]]:

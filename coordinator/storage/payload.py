@@ -11,7 +11,9 @@ from dataclasses import dataclass
 from coordinator.database import documents
 from coordinator.database.database import Database
 from coordinator.database.documents import Document, StoredObject, container_of
-from snapshot import container
+from snapshot import container, envelope
+from snapshot.container import ChunkParts
+from snapshot.identifiers import HEAD
 
 WHOLE_BYTES = 1 << 20
 
@@ -31,9 +33,18 @@ def read_payload(database: Database, snapshot_id: str) -> Payload:
     found = documents.stored_document(database, snapshot_id, most=WHOLE_BYTES)
     named = [section for section in found.sections if isinstance(section, StoredObject)]
     if not named:
-        whole = container_of(found)
-        return _payload_of(lambda: iter((whole,)))
+        return payload_of(container_of(found))
     return _payload_of(lambda: _pieces(database, found, named))
+
+
+def payload_of(data: bytes) -> Payload:
+    """Of a document that is at hand."""
+    return _payload_of(lambda: iter((data,)))
+
+
+def snapshot_id_of(container_bytes: bytes) -> str:
+    """Of a head of ours."""
+    return envelope.parse(ChunkParts([container_bytes]).opening().envelope, HEAD).snapshot_id
 
 
 def _payload_of(read: Callable[[], Iterator[bytes]]) -> Payload:

@@ -81,6 +81,10 @@ def increment_path(target_id: str, base: int) -> str:
     return f"{INCREMENTS}/" + name_of(f"{target_id}\n{base}")
 
 
+def head_path(node_id: str) -> str:
+    return f"{HEADS}/{name_of(node_id)}"
+
+
 def recovery_path(node_id: str, scope: str) -> str:
     return f"{RECOVERIES}/" + name_of(f"{node_id}\n{scope}")
 
@@ -161,7 +165,7 @@ class TreeReader:
                 for base, name in increments.get((subject, scope, entry.pair, entry.content_hash), {}).items():
                     path = increment_path(entry.snapshot_id, base)
                     files[path] = TreeFile(name, target.scope_type, target.organizations)
-        return NodeFiles(TreeFile(head_id, HEAD), f"{HEADS}/{name_of(node_id)}", serves, files)
+        return NodeFiles(TreeFile(head_id, HEAD), head_path(node_id), serves, files)
 
 
 def _snapshots(entries: Mapping[str, HeadEntry]) -> Iterator[Announced]:

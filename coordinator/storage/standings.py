@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Iterator, Mapping, Set
-from dataclasses import replace
+from dataclasses import fields, replace
 
 from sqlalchemy import select
 
@@ -45,7 +45,13 @@ def _read_reports(transaction: Transaction, node_ids: Set[str]) -> dict[str, Hel
     table = schema.node_status
     columns = select(table.c.node_id, table.c.last_seen, table.c.body).where(table.c.node_id.in_(sorted(node_ids)))
     said = {row.node_id: (json.loads(row.body).get("storage"), row.last_seen) for row in transaction.rows(columns)}
-    return {node_id: HeldFiles(**found, at=at) for node_id, (found, at) in said.items() if found is not None}
+    return {node_id: _held_files(found, at) for node_id, (found, at) in said.items() if found is not None}
+
+
+def _held_files(said: Mapping[str, int], at: float) -> HeldFiles:
+    """What a newer agent says beside it is passed over."""
+    known = {entry.name for entry in fields(HeldFiles)}
+    return HeldFiles(**{name: value for name, value in said.items() if name in known}, at=at)
 
 
 def _heard_stores(

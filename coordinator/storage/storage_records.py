@@ -5,8 +5,10 @@
 
 A store that all of them reach is kept up by one, so that the others do not send the same. Its row counts for LEASE_S
 after it was seen last to change, by the clock of whoever looks, as claims of nodes do (replicas/claims.py): no clock
-has to agree with another one, and who dies costs the store that time. Two at once, for a moment, do no harm: a file is
-put whole, and what the other has changed is found when the store is listed.
+has to agree with another one, and who dies costs the store that time. So does who comes to nothing there: it goes on
+trying, and says that it gives way; whoever has heard that for LEASE_S takes the store over, and perhaps has the link or
+the key that the first one lacks. Two at once, for a moment, do no harm: a file is put whole, and what the other has
+changed is found when the store is listed.
 
 A directory is of one machine: each coordinator keeps up its own, in a row of its own.
 """
@@ -14,7 +16,7 @@ A directory is of one machine: each coordinator keeps up its own, in a row of it
 import json
 import secrets
 from collections.abc import Callable
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, fields, replace
 
 from sqlalchemy import ColumnElement, delete, select, text
 
@@ -32,11 +34,11 @@ _LOCK_MS = 5_000
 @dataclass(frozen=True)
 class StoreReport:
     """How a store stands. `way`: how it is written to. `behind`: files that it lacks, since `behind_since`; `refused`:
-    those of them that it does not take. `fault`, `detail`: why the last round came to nothing, or nothing. Times are
-    Unix seconds.
+    those of them that it does not take. `fault`, `detail`: why the last round came to nothing, or nothing; `gives_way`:
+    then another coordinator may try. Times are Unix seconds.
     """
 
-    way: str
+    way: str = ""
     files: int = 0
     behind: int = 0
     behind_since: float | None = None
@@ -46,6 +48,7 @@ class StoreReport:
     good_at: float | None = None  # when all was last there
     written: int = 0
     removed: int = 0
+    gives_way: bool = False
 
 
 @dataclass(frozen=True)
@@ -59,6 +62,16 @@ class HeardStore:
 
 
 @dataclass
+class _Others:
+    """What another one has last said, since when that is known, and since when it gives way; by a monotonic clock."""
+
+    coordinator_id: str = ""
+    word: str = ""
+    at: float = 0.0
+    gives_way_since: float | None = None
+
+
+@dataclass
 class StoreLease:
     """Of one store, for one coordinator. `place`: SHARED, or whose directory it is. `elapsed`: a monotonic clock."""
 
@@ -67,7 +80,7 @@ class StoreLease:
     place: str
     coordinator_id: str
     elapsed: Callable[[], float]
-    _heard: tuple[str, float] = ("", 0.0)  # another one's word, and when it was heard first
+    _others: _Others = field(default_factory=_Others)
     _said: dict[str, object] = field(default_factory=dict)
 
     def hold(self, report: StoreReport, now: float) -> bool:
@@ -87,10 +100,14 @@ class StoreLease:
         return True
 
     def recall(self) -> StoreReport | None:
-        """The last word of whoever kept it up."""
+        """The last word of whoever kept it up; why another one came to nothing there is left out."""
         with self.database.read() as transaction:
-            row = transaction.row(select(_TABLE.c.body).where(self._mine))
-        return None if row is None else StoreReport(**json.loads(row.body))
+            row = transaction.row(select(_TABLE.c.coordinator_id, _TABLE.c.body).where(self._mine))
+        if row is None:
+            return None
+        report = _read_report(row.body)
+        is_ours = row.coordinator_id == self.coordinator_id
+        return report if is_ours else replace(report, fault="", detail="", gives_way=False)
 
     @property
     def _mine(self) -> ColumnElement[bool]:
@@ -101,21 +118,35 @@ class StoreLease:
         return self.database.is_sqlite or self.place != SHARED
 
     def _may_take(self, transaction: Transaction) -> bool:
-        row = transaction.row(select(_TABLE.c.coordinator_id, _TABLE.c.word).where(self._mine))
+        columns = select(_TABLE.c.coordinator_id, _TABLE.c.word, _TABLE.c.body)
+        row = transaction.row(columns.where(self._mine))
         if row is None or row.coordinator_id == self.coordinator_id:
+            self._others = _Others()
             return True
-        if row.word != self._heard[0]:
-            self._heard = row.word, self.elapsed()
-        return self.elapsed() - self._heard[1] >= LEASE_S
+        heard, now = self._others, self.elapsed()
+        if row.coordinator_id != heard.coordinator_id:
+            heard = self._others = _Others(row.coordinator_id)
+        if row.word != heard.word:
+            heard.word, heard.at = row.word, now
+            if not _read_report(row.body).gives_way:
+                heard.gives_way_since = None
+            elif heard.gives_way_since is None:
+                heard.gives_way_since = now
+        since = heard.at if heard.gives_way_since is None else heard.gives_way_since
+        return now - since >= LEASE_S
 
 
 def all_of(database: Database) -> list[HeardStore]:
     """By endpoint, then by whose word it is."""
     with database.read() as transaction:
         rows = transaction.rows(select(_TABLE).order_by(_TABLE.c.endpoint_id, _TABLE.c.coordinator_id))
-    return [
-        HeardStore(row.endpoint_id, row.coordinator_id, row.at, StoreReport(**json.loads(row.body))) for row in rows
-    ]
+    return [HeardStore(row.endpoint_id, row.coordinator_id, row.at, _read_report(row.body)) for row in rows]
+
+
+def _read_report(body: str) -> StoreReport:
+    """What a newer coordinator says beside it is passed over: while they are upgraded, two versions run."""
+    said, known = json.loads(body), {entry.name for entry in fields(StoreReport)}
+    return StoreReport(**{name: value for name, value in said.items() if name in known})
 
 
 def forget_undeclared(database: Database, declared: frozenset[str]) -> None:

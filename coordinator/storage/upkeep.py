@@ -28,8 +28,8 @@ from sqlalchemy.exc import SQLAlchemyError
 from coordinator.base.refusal import Refused
 from coordinator.base.threads import in_library
 from coordinator.database.database import Database
-from coordinator.storage.payload import read_payload
-from coordinator.storage.published_tree import HEADS
+from coordinator.storage.payload import payload_of, read_payload, snapshot_id_of
+from coordinator.storage.published_tree import HEADS, head_path
 from coordinator.storage.storage_error import StorageError, StorageFault
 from coordinator.storage.store import FileStore
 
@@ -45,7 +45,20 @@ class WantedFiles:
 
 
 @dataclass(frozen=True)
+class RepeatedHead:
+    """A head that was signed again while the database is away. `first`: the container in the database, of which it says
+    what that says.
+    """
+
+    node_id: str
+    first: bytes
+    container: bytes
+
+
+@dataclass(frozen=True)
 class KnownFile:
+    """`snapshot_id`: of a head also where it lies there as it was signed again."""
+
     snapshot_id: str
     mark: str
 
@@ -65,6 +78,7 @@ class StoreUpkeep:
     _present: dict[str, str] = field(default_factory=dict)
     _unwanted: dict[str, float] = field(default_factory=dict)  # since when
     _listed_at: float = float("-inf")
+    _repeated: dict[str, bytes] = field(default_factory=dict)  # what was put last of heads that were signed again
 
     @property
     def files(self) -> int:
@@ -83,6 +97,10 @@ class StoreUpkeep:
     def forget(self) -> None:
         """Somebody else may have written there: it is listed next."""
         self._known.clear()
+        self._listed_at = float("-inf")
+
+    def suspect(self) -> None:
+        """Somebody else may have written there, or nobody: it is listed next, and what is still as it was put stays."""
         self._listed_at = float("-inf")
 
     def lacking(self, wanted: WantedFiles) -> list[str]:
@@ -113,6 +131,43 @@ class StoreUpkeep:
             return False
         await self._remove_due(store, wanted)
         return True
+
+    async def bring_repeated(self, store: FileStore, heads: Sequence[RepeatedHead]) -> int:
+        """In the place of those that they repeat, of which all that they announce is there; how many. Nothing is read
+        from the database. What somebody else has written there since is newer, and stays. StorageError.
+        """
+        due = await in_library(self._repeats_to_put, heads)
+        if not due:
+            return 0
+        present, count = await store.listing(), 0
+        for path, container in due.items():
+            known = self._known[path]
+            if present.get(path) != known.mark:
+                continue
+            try:
+                mark = await store.put(path, payload_of(container), known.mark)
+            except StorageError as error:
+                if not error.is_of_file:
+                    raise
+                continue
+            self._known[path] = KnownFile(known.snapshot_id, mark)
+            self._present[path] = mark
+            self._repeated[path] = container
+            self.written, count = self.written + 1, count + 1
+        await store.settle()
+        return count
+
+    def _repeats_to_put(self, heads: Sequence[RepeatedHead]) -> dict[str, bytes]:
+        """Of heads that this process has put."""
+        found: dict[str, bytes] = {}
+        for head in heads:
+            path = head_path(head.node_id)
+            known = self._known.get(path)
+            if known is None or self._repeated.get(path) is head.container:
+                continue
+            if known.snapshot_id == snapshot_id_of(head.first):
+                found[path] = head.container
+        return found
 
     def _lacking_but_heads(self, wanted: WantedFiles) -> list[str]:
         return [path for path in self.lacking(wanted) if not is_head(path)]

@@ -105,7 +105,7 @@ async def test_what_is_published_is_at_each_store_though_one_fails(founded: Foun
 async def test_credentials_that_are_put_right_are_found_without_a_restart(
     founded: Founded, s3: S3, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("coordinator.storage.storages.MOST_REST_S", 1.0)
+    monkeypatch.setattr("coordinator.storage.kept_store.MOST_REST_S", 1.0)
     credentials = tmp_path / "credentials"
     credentials.write_text(s3.denied.read_text())
     founded.tables = table("cloud", bucket=s3.bucket, prefix="other/", credentials=credentials)
