@@ -131,9 +131,13 @@ def is_encrypted(path: Path) -> bool:
     """Whether a passphrase is needed; False for what is no key file at all."""
     try:
         with path.open("rb") as file:
-            return b"-----BEGIN ENCRYPTED PRIVATE KEY-----" in file.read(signing_key.MOST_BYTES)
+            return is_encrypted_pem(file.read(signing_key.MOST_BYTES))
     except OSError:
         return False
+
+
+def is_encrypted_pem(data: bytes) -> bool:
+    return b"-----BEGIN ENCRYPTED PRIVATE KEY-----" in data
 
 
 def read_passphrase(path: Path) -> bytes:

@@ -18,18 +18,22 @@ from wire.endpoint import BadEndpointError, Endpoint
 AUTHORITY, AUTHORITY_KEY, BEFORE = "ca.pem", "ca-key.pem", "before"
 
 
-def authority_in(directory: Path, passphrase: bytes | None = None, *, beside: Path | None = None) -> KeyPair:
-    """The CA whose key lies there, opened; its certificate too, or `beside`. Refused where they do not."""
-    certificate, key = directory / AUTHORITY, directory / AUTHORITY_KEY
-    if beside is not None and not certificate.is_file():
-        certificate = beside / AUTHORITY
-    for path in (certificate, key):
+def authority_in(
+    directory: Path, passphrase: bytes | None = None, *, beside: Path | None = None, certificate: bytes | None = None
+) -> KeyPair:
+    """The CA whose key lies there, opened; its certificate too, or `beside`, or given. Refused where they do not."""
+    file, key = directory / AUTHORITY, directory / AUTHORITY_KEY
+    if beside is not None and not file.is_file():
+        file = beside / AUTHORITY
+    is_given = certificate is not None and not file.is_file()
+    for path in (key,) if is_given else (file, key):
         if not path.is_file():
             remedy = (
                 "name the directory where this cluster's CA is kept: --ca; another CA's certificate is renewed there"
             )
             raise Refused(Code.BAD_KEY, f"{path} is not there", remedy=remedy)
-    return KeyPair(certificate.read_bytes(), _decrypt(key, passphrase))
+    found = certificate if certificate is not None and is_given else file.read_bytes()
+    return KeyPair(found, decrypt(key.read_bytes(), passphrase, name=str(key)))
 
 
 def keep_authority(directory: Path, ca: KeyPair, passphrase: bytes | None) -> None:
@@ -48,15 +52,16 @@ def encrypt(key_pem: bytes, passphrase: bytes | None) -> bytes:
     return private.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, how)
 
 
-def _decrypt(key: Path, passphrase: bytes | None) -> bytes:
-    if not keystore.is_encrypted(key):
-        return key.read_bytes()
+def decrypt(key_pem: bytes, passphrase: bytes | None, *, name: str) -> bytes:
+    """A CA's key; as it is where it is not encrypted."""
+    if not keystore.is_encrypted_pem(key_pem):
+        return key_pem
     if passphrase is None:
-        raise Refused(Code.BAD_KEY, f"{key} is encrypted", remedy="give its passphrase: --passphrase-file")
+        raise Refused(Code.BAD_KEY, f"{name} is encrypted", remedy="give its passphrase: --passphrase-file")
     try:
-        private = serialization.load_pem_private_key(key.read_bytes(), passphrase)
+        private = serialization.load_pem_private_key(key_pem, passphrase)
     except ValueError:
-        raise Refused(Code.BAD_KEY, f"{key} has another passphrase", remedy="give the right one") from None
+        raise Refused(Code.BAD_KEY, f"{name} has another passphrase", remedy="give the right one") from None
     plain = serialization.NoEncryption()
     return private.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, plain)
 

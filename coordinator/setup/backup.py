@@ -21,7 +21,7 @@ from coordinator.database import database_copy
 from coordinator.database.database_fault import is_full
 from coordinator.keys import keystore
 from coordinator.replicas import backup_record
-from coordinator.setup import backup_archive, backup_files, lost_database
+from coordinator.setup import backup_archive, backup_files, lost_database, scratch
 from coordinator.setup.backup_archive import Manifest
 from coordinator.setup.configuration import Configuration
 from coordinator.setup.opening import open_database
@@ -56,8 +56,7 @@ def make(wanted: BackupRequest, *, actor: str, now: float) -> MadeBackup:
     lost_database.check(wanted.at)
     folder = wanted.to if wanted.to.is_dir() else wanted.to.parent
     with _telling_of(folder), tempfile.TemporaryDirectory(prefix=_HIDDEN, dir=folder) as made:
-        scratch = Path(made)
-        manifest, archive = _write(wanted, scratch, now)
+        manifest, archive = _write(wanted, Path(made), now)
         file = wanted.to / _name(manifest, now) if wanted.to.is_dir() else wanted.to
         if os.path.lexists(file):
             raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), str(file))
@@ -78,12 +77,13 @@ def verify(path: Path) -> Manifest:
 
 @contextmanager
 def room_to_unpack(prefix: str) -> Iterator[Path]:
-    """A directory that is ours alone, where temporary files go, until all of a backup was looked at. A disk without
-    room there says nothing of the backup: Refused `store_full`.
+    """A directory that is ours alone, where temporary files go, until all of a backup was looked at; what a process
+    that was killed has left of its kind goes first. A disk without room there says nothing of the backup: Refused
+    `store_full`.
     """
     try:
-        with tempfile.TemporaryDirectory(prefix=prefix) as made:
-            yield Path(made)
+        with scratch.directory(prefix) as made:
+            yield made
     except OSError as error:
         if not is_full(error):
             raise

@@ -1,46 +1,53 @@
 """`holdfastctl import`: an export becomes a cluster here, on a machine where none is. All of it or nothing (rules K24).
 
-    1  it is opened with the identity of this machine, and unpacked where nobody else reads
+    1  it is opened with the identity of this machine: its rows are unpacked where nobody else reads, its keys are held
+       in memory, so that nothing of them is left on a disk whatever stops this
     2  each link of the history in it verifies, each audit row by its link, each table by its digest; the state says of
        itself that it went to this very identity
     3  one change of it: this coordinator is in it, and nothing is signed before root keys have raised the epoch
-    4  keys, certificates and configuration get their places, and the database last, or its rows in one transaction
+    4  keys, certificates and configuration get their places, and the database last, or its rows in one transaction. The
+       configuration names the root keys of the first trust bundle, which newcomers pin as well: by them alone this
+       coordinator believes others, should it lose its secrets (rules H50)
 
 What the coordinator of before has renewed since is not in it, and is surpassed by the epoch. Nothing here proves that
 the file is of the cluster that its operator means but its hash, which `export` shows; nodes believe root keys alone.
 """
 
-import hashlib
 import os
 import shutil
 from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
-from typing import IO, BinaryIO
+from typing import BinaryIO
 
 from coordinator.base.refusal import Code, Refused
 from coordinator.base.settings import DAY
 from coordinator.database import history_check
 from coordinator.database.cluster_state import Founding
 from coordinator.database.database import Database
-from coordinator.keys import atomic_files, derived_authority, identity, keystore, sealed_file, server_certificate
+from coordinator.database.history import LinkedHistory
+from coordinator.keys import (
+    atomic_files,
+    derived_authority,
+    identity,
+    keystore,
+    sealed_file,
+    server_certificate,
+)
 from coordinator.keys import seed as seeds
-from coordinator.keys.atomic_files import Files, plain_file
-from coordinator.keys.signing_key import SigningKey, UnusableKeyError
-from coordinator.membership import moving
-from coordinator.setup import backup, database_rows, export, initialise
-from coordinator.setup.database_rows import BadRowsError
-from coordinator.setup.opening import with_history
-from snapshot.bundle import CONFIG
-from snapshot.identifiers import is_id
+from coordinator.keys.atomic_files import Files, key_file, plain_file
+from coordinator.keys.pinned_root_keys import PinnedRootKeys
+from coordinator.keys.seed import Seed
+from coordinator.keys.signing_key import SigningKey
+from coordinator.membership import admission, moving
+from coordinator.setup import backup, configuration, database_rows, export, export_reader, initialise
+from coordinator.setup.export_reader import CameInExport, ExportHeader
 from wire.certificate import KeyPair, fingerprint
 
 MOST_AGE_S = 7 * DAY
 NOTE = "import.incomplete"
-_DATABASE = "database.sqlite3"
 
 
 @dataclass(frozen=True)
@@ -74,20 +81,10 @@ class ImportedCluster:
     rows: int
     authority_epoch: int
     config_keys: tuple[str, ...]
+    root_keys: tuple[str, ...]
     certificate_sha256: str
     authority: Path
     configuration: Path | None
-
-
-@dataclass(frozen=True)
-class _Header:
-    cluster_id: str
-    to: str
-    url: str
-    authority_epoch: int
-    link: int
-    schema: str
-    made_at: float
 
 
 def import_(wanted: ImportRequest, *, actor: str, now: float) -> ImportedCluster:
@@ -95,39 +92,33 @@ def import_(wanted: ImportRequest, *, actor: str, now: float) -> ImportedCluster
     keys = initialise.keys_directory(wanted.state)
     own = _own_identity(keys)
     with backup.room_to_unpack(".holdfast-import.") as folder, wanted.file.open("rb") as source, ExitStack() as opened:
-        _check_hash(source, wanted.sha256)
-        header = _read_header(source)
+        export_reader.check_hash(source, wanted.sha256)
+        header = export_reader.read_header(source)
         _check_header(header, wanted, own, now)
-        rows = _unpack(source, own, folder, header.schema)
-        ca = _open_authority(folder, wanted)
+        came = export_reader.unpack(source, own, folder, header.schema)
+        ca = _open_authority(came, wanted)
         token, hosts = SigningKey.generate(), [server_certificate.host_of(wanted.url), *wanted.hosts]
         server = server_certificate.issue(ca, hosts, now)
         founding = Founding(
             *(header.cluster_id, header.to, wanted.url, fingerprint(server.der), token.public_key),
             identity.pin_of(own),
         )
-        came_from = _arrive(folder, header, founding, actor=actor, now=now)
-        database = opened.enter_context((folder / _DATABASE).open("rb"))
-        beside = initialise.own_files(wanted.state, own, token, ca, server, wanted.configuration)
+        came_from, pins = _arrive(folder, came.seed, header, founding, actor=actor, now=now)
+        database = opened.enter_context((folder / export_reader.DATABASE).open("rb"))
+        beside = initialise.own_files(wanted.state, own, token, ca, server, _with_roots(wanted, pins))
         files = [
-            *_shared_files(folder, keys, wanted),
+            *_shared_files(came, keys, wanted),
             *((path, write) for path, write in beside if path.name != identity.FILE),
         ]
         _put_in_place(wanted, folder, files, database)
-        found = keystore.config_keys(folder / "keys", {})
     return ImportedCluster(
-        *(header.cluster_id, header.to, came_from, header.link, rows, header.authority_epoch),
-        config_keys=tuple(key.key_id for key in found),
+        *(header.cluster_id, header.to, came_from, header.link, came.rows, header.authority_epoch),
+        config_keys=tuple(key.key_id for key in came.config_keys.values()),
+        root_keys=pins.key_ids,
         certificate_sha256=founding.certificate_sha256,
         authority=wanted.state / "tls" / server_certificate.AUTHORITY,
         configuration=wanted.configuration[0] if wanted.configuration else None,
     )
-
-
-def recipient_of(file: Path) -> str:
-    """The id of the coordinator that it is for, as it says to everybody."""
-    with file.open("rb") as source:
-        return _read_header(source).to
 
 
 def _own_identity(keys: Path) -> KeyPair:
@@ -138,40 +129,7 @@ def _own_identity(keys: Path) -> KeyPair:
     return own
 
 
-def _check_hash(source: IO[bytes], wanted: str) -> None:
-    if not wanted:
-        return
-    digest = hashlib.sha256()
-    while piece := source.read(sealed_file.PIECE):
-        digest.update(piece)
-    source.seek(0)
-    if digest.hexdigest() != wanted.removeprefix("sha256:"):
-        raise sealed_file.damage(f"its SHA-256 is {digest.hexdigest()}, and not the one that was given")
-
-
-def _read_header(source: IO[bytes]) -> _Header:
-    said = sealed_file.read_header(source)
-    source.seek(0)
-    if said.get("format") != export.FORMAT:
-        raise sealed_file.damage(f"it is of the form {said.get('format')!r}; a newer program may have made it")
-    if not (is_id(said.get("cluster_id")) and is_id(said.get("to"))):
-        raise sealed_file.damage("its header is out of form")
-    try:
-        made_at = datetime.strptime(str(said["made_at"]), "%Y-%m-%dT%H:%M:%SZ").replace(tzinfo=UTC).timestamp()
-        return _Header(
-            cluster_id=str(said["cluster_id"]),
-            to=str(said["to"]),
-            url=str(said["url"]),
-            authority_epoch=int(str(said["authority_epoch"])),
-            link=int(str(said["link"])),
-            schema=str(said["schema"]),
-            made_at=made_at,
-        )
-    except (KeyError, ValueError):
-        raise sealed_file.damage("its header is out of form") from None
-
-
-def _check_header(header: _Header, wanted: ImportRequest, own: KeyPair, now: float) -> None:
+def _check_header(header: ExportHeader, wanted: ImportRequest, own: KeyPair, now: float) -> None:
     if header.cluster_id != wanted.cluster_id:
         detail = f"the file is an export of {header.cluster_id}, not of {wanted.cluster_id}"
         raise Refused(Code.WRONG_CLUSTER, detail, remedy="bring the right file, or name that cluster")
@@ -183,58 +141,33 @@ def _check_header(header: _Header, wanted: ImportRequest, own: KeyPair, now: flo
         raise Refused(Code.EXPORT_OUTDATED, f"it was made {days} days ago", remedy="export again, or: --despite-age")
 
 
-def _unpack(source: IO[bytes], own: KeyPair, folder: Path, schema: str) -> int:
-    """Files and rows, into the folder; how many rows."""
-    values = database_rows.read_values(sealed_file.open_(source, own))
-    database = Database(f"sqlite:///{folder / _DATABASE}")
+def _arrive(
+    folder: Path, seed: Seed, header: ExportHeader, founding: Founding, *, actor: str, now: float
+) -> tuple[tuple[str, ...], PinnedRootKeys]:
+    """The state that came is proven, and becomes ours: where it came from, and the root keys that lead to it."""
+    database = Database(f"sqlite:///{folder / export_reader.DATABASE}")
+    database.history = LinkedHistory(seed.history_key)
     try:
-        if (ours := database.migrate()) != schema:
-            detail = f"the export is of a database at revision {schema}, and this program's is {ours}"
-            raise Refused(
-                Code.SCHEMA_TOO_NEW, detail, remedy="have the same version on both machines, and export again"
-            )
-        first = next(values, None)
-        files = first.get("files") if isinstance(first, dict) else None
-        if not isinstance(files, dict):
-            raise sealed_file.damage("it does not begin with its files")
-        for name, data in files.items():
-            _unpack_file(folder, name, data)
-        return database_rows.unpack(values, database)
-    except BadRowsError as error:
-        raise sealed_file.damage(str(error)) from None
-    finally:
-        database.close()
-
-
-def _unpack_file(folder: Path, name: object, data: object) -> None:
-    """Names are those that an export has, and no path of a machine."""
-    known = name in (export.SEED, export.AUTHORITY, export.AUTHORITY_KEY)
-    is_key = isinstance(name, str) and name.startswith(export.KEYS)
-    if not (known or (is_key and keystore.is_key_file(str(name).removeprefix(export.KEYS), CONFIG))):
-        raise sealed_file.damage(f"{name!r} has no place here")
-    if not isinstance(data, bytes):
-        raise sealed_file.damage(f"{name!r} is no file")
-    path = folder / (f"{export.KEYS}{name}" if name == export.SEED else str(name))
-    path.parent.mkdir(mode=0o700, exist_ok=True)
-    plain_file(data)(path)
-
-
-def _arrive(folder: Path, header: _Header, founding: Founding, *, actor: str, now: float) -> tuple[str, ...]:
-    """The state that came is proven, and becomes ours."""
-    try:
-        database = with_history(Database(f"sqlite:///{folder / _DATABASE}"), folder / "keys")
-    except UnusableKeyError as error:
-        raise sealed_file.damage(str(error)) from None
-    try:
-        if database.history is None:
-            raise sealed_file.damage("it holds no seed")
         _verify(database, header)
-        return moving.arrive(database, founding, identity_sha256=founding.identity_sha256, actor=actor, now=now)
+        came_from = moving.arrive(database, founding, identity_sha256=founding.identity_sha256, actor=actor, now=now)
+        with database.read() as transaction:
+            first = admission.first_roots(transaction)
+        if first is None:
+            raise sealed_file.damage("it holds no trust bundle")
+        return came_from, PinnedRootKeys(first.root_key_ids, first.threshold)
     finally:
         database.close()
 
 
-def _verify(database: Database, header: _Header) -> None:
+def _with_roots(wanted: ImportRequest, pins: PinnedRootKeys) -> tuple[Path, str] | None:
+    """The configuration, as `init` and `prepare` write it."""
+    if wanted.configuration is None:
+        return None
+    path, text = wanted.configuration
+    return path, text + configuration.trust_table(pins)
+
+
+def _verify(database: Database, header: ExportHeader) -> None:
     """Every link and every row that is proven by one, and what the newest one says of the tables."""
     cursor: history_check.Cursor | None = None
     while True:
@@ -251,20 +184,27 @@ def _verify(database: Database, header: _Header) -> None:
             raise sealed_file.damage(f"the history in it does not verify: {fault}")
 
 
-def _open_authority(folder: Path, wanted: ImportRequest) -> KeyPair:
+def _open_authority(came: CameInExport, wanted: ImportRequest) -> KeyPair:
     """The CA that nodes know: its key follows from the seed, or is in the export, or where the operator says."""
-    tls = folder / "tls"
-    derived = None if wanted.ca else derived_authority.beside(tls, seeds.load(folder / "keys", {}))
-    return derived or server_certificate.authority_in(wanted.ca or tls, wanted.passphrase, beside=tls)
+    certificate = came.files.get(export.AUTHORITY)
+    if wanted.ca is not None:
+        return server_certificate.authority_in(wanted.ca, wanted.passphrase, certificate=certificate)
+    derived = derived_authority.open_authority(came.seed, certificate) if certificate is not None else None
+    if derived is not None:
+        return derived
+    key = came.files.get(export.AUTHORITY_KEY)
+    if certificate is None or key is None:
+        remedy = "name the directory where this cluster's CA is kept: --ca"
+        raise Refused(Code.BAD_KEY, "the export holds no CA with its key", remedy=remedy)
+    return KeyPair(certificate, server_certificate.decrypt(key, wanted.passphrase, name="the CA's key in the export"))
 
 
-def _shared_files(folder: Path, keys: Path, wanted: ImportRequest) -> Files:
+def _shared_files(came: CameInExport, keys: Path, wanted: ImportRequest) -> Files:
     """What coordinators share: the seed and the config keys; the CA's key where it came."""
-    files = [(keys / seeds.FILE, plain_file((folder / "keys" / seeds.FILE).read_bytes()))]
-    files += [(keys / path.name, plain_file(path.read_bytes())) for path in keystore.files(folder / "keys", CONFIG)]
-    ca_key = folder / export.AUTHORITY_KEY
-    if wanted.ca is None and ca_key.is_file():
-        files.append((wanted.state / export.AUTHORITY_KEY, plain_file(ca_key.read_bytes())))
+    files = [(keys / seeds.FILE, plain_file(came.seed.to_bytes()))]
+    files += [(keys / name, key_file(key)) for name, key in came.config_keys.items()]
+    if wanted.ca is None and export.AUTHORITY_KEY in came.files:
+        files.append((wanted.state / export.AUTHORITY_KEY, plain_file(came.files[export.AUTHORITY_KEY])))
     return files
 
 
@@ -309,7 +249,7 @@ def _copy(source: BinaryIO, target: Path) -> None:
 
 
 def _copy_rows(folder: Path, target: Database) -> None:
-    source = Database(f"sqlite:///{folder / _DATABASE}")
+    source = Database(f"sqlite:///{folder / export_reader.DATABASE}")
     try:
         database_rows.copy(source, target)
     finally:

@@ -5,6 +5,7 @@ from typing import Any
 
 from coordinator.keys import keystore
 from coordinator.setup import export as exports
+from coordinator.setup import export_reader
 from coordinator.setup import import_cluster as imports
 from coordinator.setup.configuration import Configuration
 from coordinator.setup.export import ExportRequest, MadeExport
@@ -37,7 +38,7 @@ def import_(given: dict[str, Any]) -> None:
     """All of it is there afterwards, or nothing."""
     state, path = Path(given["state"]).absolute(), Path(given["path"])
     given = {**given, "database_url": given["database_url"] or f"sqlite:///{state}/coordinator.db"}
-    named = {**given, "coordinator_id": imports.recipient_of(given["file"])}
+    named = {**given, "coordinator_id": export_reader.recipient_of(given["file"])}
     text = configuration_text(named, state, given["database_url"])
     would_start(text)
     agrees(path, text)
@@ -80,6 +81,7 @@ def _render_import(made: ImportedCluster) -> None:
             ("came from", ", ".join(made.came_from)),
             ("history", f"verified, {made.link} links, {made.rows} rows"),
             *(("config key", key_id) for key_id in made.config_keys),
+            *(("root key", key_id) for key_id in made.root_keys),
             ("certificate", made.certificate_sha256),
             ("CA for nodes", made.authority),
             ("configuration", made.configuration or "there already; not touched"),

@@ -1,7 +1,11 @@
 """A cluster that goes to another coordinator: what each of the two may do then, and what a wrong file is."""
 
+import fcntl
 import json
+import os
 import shutil
+import sys
+import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -13,6 +17,7 @@ from coordinator.base.settings import DAY, CoordinatorSettings
 from coordinator.database import catalog, cluster_state, history_check, history_manifest, readiness, schema
 from coordinator.database.database import Database
 from coordinator.keys.owner_key import OwnerKey
+from coordinator.keys.pinned_root_keys import PinnedRootKeys
 from coordinator.membership import (
     admission,
     leaving,
@@ -139,6 +144,71 @@ def test_it_goes_from_a_server_to_a_file(tmp_path: Path, postgresql_url: str, b:
     assert refusal(lambda: allow(beside, "n3")).code is Code.MOVED
     for opened in (database, beside, there):
         opened.close()
+
+
+def test_it_believes_others_where_the_same_root_keys_lead_to_them(a: Place, b: Place, opened: Database):
+    """rules H50, K24: the coordinator that was imported pins the root keys of the cluster, as a prepared one does."""
+    with opened.read() as transaction:
+        pins = admission.first_roots(transaction)
+    made = b.import_(a.export(b).file)
+    assert b.at.roots == PinnedRootKeys(pins.root_key_ids, pins.threshold)
+    assert made.root_keys == pins.root_key_ids and len(made.root_keys) == 3
+
+
+WRITTEN: list[str] = []
+"""Every file that this process has opened to write, as Python itself is told."""
+
+
+@pytest.fixture
+def written() -> Iterator[list[str]]:
+    def note(event: str, arguments: tuple[object, ...]) -> None:
+        if event == "open" and isinstance(arguments[0], str) and int(arguments[2]) & (os.O_WRONLY | os.O_RDWR):
+            WRITTEN.append(arguments[0])
+
+    if not WRITTEN:
+        sys.addaudithook(note)
+    WRITTEN[:] = ["hooked"]
+    return WRITTEN
+
+
+def test_no_key_lies_anywhere_but_in_its_place(a: Place, b: Place, tmp_path: Path, written: list[str], monkeypatch):
+    """rules H4, K24, threats D-61: also while it is imported; killed in the middle it leaves no key of the cluster."""
+    shutil.copy(a.state / "tls/ca.pem", a.state / "tls/ca-key.pem")  # whatever lies there goes with it
+    made = a.export(b)
+    scratch = tmp_path / "scratch"
+    scratch.mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(scratch))
+    del written[:]
+    b.import_(made.file)
+    elsewhere = [path for path in written if not path.startswith(str(b.folder))]
+    assert any(path.startswith(str(scratch)) for path in elsewhere)
+    names = ("seed", "config-", "ca-key.pem", "token")
+    assert [path for path in elsewhere if Path(path).name.startswith(names)] == []
+    assert (b.state / "keys/seed").read_bytes() == (a.state / "keys/seed").read_bytes()
+
+
+def test_what_a_killed_import_has_unpacked_goes_with_the_next(a: Place, b: Place, tmp_path: Path, monkeypatch):
+    """rules K24, J34: and that alone; what another one is at work in stays, and so does what is not ours."""
+    made = a.export(b)
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    ends = (".holdfast-import.left", ".holdfast-import.busy", ".holdfast-other.left")
+    left, busy, other = (tmp_path / end for end in ends)
+    for folder in (left, busy, other):
+        folder.mkdir()
+        (folder / "database.sqlite3").write_text("members")
+    (tmp_path / ".holdfast-import.link").symlink_to(other)
+    (tmp_path / ".holdfast-import.file").write_text("a file")
+    descriptor = os.open(busy, os.O_RDONLY)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        b.import_(made.file)
+    finally:
+        os.close(descriptor)
+    assert [folder.exists() for folder in (left, busy, other)] == [False, True, True]
+    assert (other / "database.sqlite3").read_text() == "members"
+    assert {path.name for path in tmp_path.glob(".holdfast-import.*")} == {
+        ".holdfast-import.busy", ".holdfast-import.link", ".holdfast-import.file"
+    }  # fmt: skip
 
 
 def test_a_database_that_cannot_be_written_leaves_no_part_of_it(tmp_path: Path):
