@@ -137,8 +137,8 @@ def _state(heard: HeardReplica, now: float) -> str:
 def _faults(heard: HeardReplica, now: float) -> Iterator[str]:
     """Sentences, each with what to do."""
     entry, report = heard.entry, heard.report
-    if heard.has_moved:  # on another database, of which nothing is heard here
-        return
+    if heard.has_moved or _has_gone(heard, now):
+        return  # it works on another database, of which nothing is heard here; or does not run, as it should
     if report is None:
         yield "it has said nothing yet: it was never started, is of an earlier version, or works on another database"
         return
@@ -165,6 +165,11 @@ def _faults(heard: HeardReplica, now: float) -> Iterator[str]:
             f"it has seen link {report.mark.number} of the history, which this database lacks: one of the two works on"
             " a database that was restored or exchanged"
         )
+
+
+def _has_gone(heard: HeardReplica, now: float) -> bool:
+    """Whether it was taken away, and has stopped: nothing is wrong, and its row goes within the hour."""
+    return heard.entry is None and heard.report is not None and now - heard.report.at > SILENT_S
 
 
 def _is_on_record(transaction: Transaction, report: ReplicaReport | None, oldest: int) -> bool:

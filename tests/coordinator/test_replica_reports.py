@@ -40,6 +40,7 @@ SAID = ReplicaReport(NAME, NOW, NOW - 60, "1.0", OTHER_SERVER)
         (HeardReplica(NAME, ENTRY, SAID, is_on_record=False), "ready", ["it has seen link 0"]),
         (HeardReplica(NAME, ENTRY, None), "unheard", ["it has said nothing yet"]),
         (HeardReplica(NAME, None, SAID), "forgotten", ["it is no coordinator of this cluster any more"]),
+        (HeardReplica(NAME, None, replace(SAID, at=NOW - SILENT_S - 1, reason="not named")), "forgotten", []),
     ],
 )
 def test_what_is_wrong_is_said_in_words(heard: HeardReplica, state: str, words: list[str]) -> None:
