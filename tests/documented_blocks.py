@@ -14,22 +14,27 @@ PAGES = sorted(
 )
 PROGRAMS = frozenset(
     ["apt", "apt-get", "cat", "cd", "curl", "export", "git", "holdfast", "holdfast-agent", "holdfast-coordinator",
-     "holdfastctl", "journalctl", "kill", "make", "mkdir", ".", "pip", "python3", "shred", "sudo", "systemctl"]
+     "holdfastctl", "journalctl", "kill", "make", "mkdir", ".", "mv", "pip", "python3", "rm", "shred", "sudo",
+     "systemctl"]
 )  # fmt: skip
 
 _FENCED = r"^```(?P<kind>[a-z]*)\n(?P<inside>(?:.*\n)*?)^```"
 _INDENTED = r"(?P<indented>(?:^ {4}.*\n?(?:^\n(?=^ {4}))*)+)"
 _BLOCK = re.compile(f"{_FENCED}|{_INDENTED}", re.MULTILINE)
+_HEADING = re.compile(r"^#+ (.*)$", re.MULTILINE)
 _JOINED = re.compile(r"\s*\\\n\s*")
 
 
 @dataclass(frozen=True)
 class Block:
-    """`text` without its indentation; `kind` as the fence says it: `yaml`, `toml`, or empty."""
+    """`text` without its indentation; `kind` as the fence says it: `yaml`, `toml`, or empty; `section`: the
+    heading that it stands under.
+    """
 
     page: str
     kind: str
     text: str
+    section: str = ""
 
     @property
     def name(self) -> str:
@@ -54,11 +59,14 @@ class Block:
 
 def blocks(page: str) -> list[Block]:
     found = []
-    for match in _BLOCK.finditer((ROOT / page).read_text()):
+    whole = (ROOT / page).read_text()
+    for match in _BLOCK.finditer(whole):
         indented = match["indented"]
         text = match["inside"] if indented is None else re.sub(r"^ {4}", "", indented, flags=re.MULTILINE)
         if text.strip():
-            found.append(Block(page, match["kind"] or "", textwrap.dedent(text).strip("\n") + "\n"))
+            above = _HEADING.findall(whole, 0, match.start())
+            section = above[-1] if above else ""
+            found.append(Block(page, match["kind"] or "", textwrap.dedent(text).strip("\n") + "\n", section))
     return found
 
 

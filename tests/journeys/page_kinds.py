@@ -117,6 +117,18 @@ class Elsewhere:
         return last
 
 
+class OnMachines:
+    """Several machines are needed: the file types each block of the section, one after the other, on the one that it is
+    for.
+    """
+
+    FILE = "tests/journeys/test_documented_coordinators.py"
+
+    def hold(self, block: Block, _world: World, last: list[Ran]) -> list[Ran]:
+        assert f'"{block.section}"' in (ROOT / self.FILE).read_text(), block.section
+        return last
+
+
 def until_printed(world: World, ran: list[Ran], shown: list[str]) -> list[Ran]:
     """Once every line that is shown has been printed."""
     end, pause = time.monotonic() + WITHIN_S, pauses(0.2, 1.0)
@@ -152,4 +164,4 @@ def form(line: str, world: World) -> re.Pattern[str]:
     return re.compile(begin if line.endswith(":") else begin + r"\Z")
 
 
-Kind = Runs | Prints | Computes | Reads | Boots | Elsewhere
+Kind = Runs | Prints | Computes | Reads | Boots | Elsewhere | OnMachines

@@ -111,7 +111,8 @@ def bundles_exported(world: World) -> None:
 
 
 def secrets_lost(world: World) -> None:
-    """All but what a coordinator needs to start."""
+    """All but what a coordinator needs to start; and an owner brings a key on a stick."""
+    shutil.copy(world.at / "alice.key", world.at / "media/usb")
     world.stop("holdfast-coordinator")
     keys = world.at / "var/lib/holdfast-coordinator/keys"
     for path in (keys / "seed", keys / "identity.pem", *keys.glob("config-*.pem")):
