@@ -31,7 +31,8 @@ $(READY): pyproject.toml tests/constraints/newest.txt
 	$(BIN)/pip $(OURS)
 	touch $@
 
-# Each test of stored state on one of the databases, and on the other by `make trixie`; HOLDFAST_DATABASES=both: on both here.
+# Each test of stored state on one of the databases; on the other by `make faults`, and by `make trixie` where it is of a
+# module that speaks to it. HOLDFAST_DATABASES=both: on both here.
 test: export HOLDFAST_DATABASES ?= either
 # Half of each property's examples: the runs on old libraries look for others, and `make faults` for ten times as many.
 test: export HOLDFAST_EXAMPLES ?= 0.5
@@ -86,11 +87,13 @@ docs: $(READY) ## the pages that are made from the code, anew
 	$(BIN)/python -m tests.pages --write
 	$(BIN)/python -m tests.traceability --write
 
-# Minutes long, as root: power cuts, full and failing disks, kills; and properties with ten times their examples.
-faults: $(READY) ## long runs: kills, power cuts, full disks (root), properties with many examples
+# Minutes long, as root: power cuts, full and failing disks, kills; properties with ten times their examples; and each test
+# of stored state on the database on which `make test` does not run it.
+faults: $(READY) ## long runs: kills, power cuts, full disks (root), properties with many examples, each database
 	tools/system-packages faults
 	$(BIN)/python $(PYTEST) -m slow tests/faults tests/journeys $(ARGS)
 	HOLDFAST_EXAMPLES=10 $(BIN)/python $(PYTEST) -m hypothesis $(UNITS) tests/coordinator $(ARGS)
+	HOLDFAST_DATABASES=other $(BIN)/python $(PYTEST) -m 'not slow and not hypothesis' tests/coordinator $(ARGS)
 
 # The same code on Debian's library versions (tests/constraints/); a coordinator asks for Debian 13's.
 .venv-%/.ready: tests/constraints/%.txt pyproject.toml
@@ -101,27 +104,22 @@ faults: $(READY) ## long runs: kills, power cuts, full disks (root), properties 
 	touch $@
 
 UNITS := tests/snapshot tests/store tests/wire tests/agent tests/holdfast
-# Left to `make test`: what they show is our own deciding, and others take the same calls of libraries. Those of the document
-# core that are named here call no library at all.
-OURS_ALONE := tests/agent/test_reaction_retries.py tests/coordinator/test_change_impact.py \
-    tests/coordinator/test_explain_sources.py \
-    $(addprefix tests/holdfast/test_operator_,declared_files.py declared_text.py drill.py due.py explain.py nodes.py \
-    operators.py resources.py rotate.py selection.py) \
-    $(addprefix tests/snapshot/test_,canonical.py canonical_costs.py container_example.py degraded.py edwards.py ending.py \
-    grants.py identifiers.py limits.py manifest.py outage.py patch.py raw_secrets.py reasons.py roles.py secrets.py \
-    secrets_properties.py)
-REPEATED := -m 'not slow' $(OURS_ALONE:%=--ignore=%)
+# Of the modules that call a library (tests/boundaries.py): what we decide ourselves is the same with any version.
+BOUNDARIES := snapshot wire agent holdfast
 bookworm trixie: export HOLDFAST_EXAMPLES ?= 0.2
 bookworm: SEED := 12
 trixie: SEED := 13
 trixie: export HOLDFAST_DATABASES ?= other
 
-bookworm: .venv-bookworm/.ready ## the same code on Debian 12's library versions
-	.venv-bookworm/bin/python $(PYTEST) $(REPEATED) $(UNITS) --ignore-glob='*operator*' $(ARGS)
+# All of the store: in it nothing is far from LMDB.
+bookworm: .venv-bookworm/.ready ## what calls a library, on Debian 12's versions
+	files=$$(.venv-bookworm/bin/python -m tests.boundaries --without operator $(BOUNDARIES)) && \
+	    .venv-bookworm/bin/python $(PYTEST) -m 'not slow' tests/store $$files $(ARGS)
 
 # But the store: its libraries are of the same versions as Debian 12's (tests/test_constraints.py).
-trixie: .venv-trixie/.ready ## the same code on Debian 13's library versions
-	.venv-trixie/bin/python $(PYTEST) $(REPEATED) $(filter-out tests/store,$(UNITS)) tests/coordinator $(ARGS)
+trixie: .venv-trixie/.ready ## what calls a library, on Debian 13's versions
+	files=$$(.venv-trixie/bin/python -m tests.boundaries $(BOUNDARIES) coordinator) && \
+	    .venv-trixie/bin/python $(PYTEST) -m 'not slow' $$files $(ARGS)
 
 # The newest versions are those of `make test`.
 newest: test

@@ -1,16 +1,17 @@
 """What is installed to work on this: versions and hashes that stand here, of all that is asked for."""
 
 import re
-import subprocess
 import sys
 import tomllib
 
 import pytest
 
+from tests import boundaries
 from tests.citations import ROOT
 from tests.source import PACKAGES, modules
 
 LISTS = sorted((ROOT / "tests/constraints").glob("*.txt"))
+ROOMS = ("snapshot", "wire", "agent", "coordinator", "holdfast")
 ASKED = {"newest.txt": ("coordinator", "test", "lint"), "trixie.txt": ("coordinator",), "bookworm.txt": ()}
 
 
@@ -49,28 +50,27 @@ def test_nothing_is_installed_without_its_hash():
     assert calls.count("install") == 3
 
 
-def test_what_old_libraries_leave_to_the_newest_is_there():
-    """A file that has moved would be run with them again, or be forgotten in the list."""
-    names = ours_alone()
-    assert names
-    assert [name for name in names if not (ROOT / name).is_file()] == []
+def test_what_any_test_takes_up_by_itself_is_taken_up_with_every_version():
+    for room in ROOMS:
+        paths = [path.relative_to(ROOT).as_posix() for path in sorted((ROOT / "tests" / room).glob("test_*.py"))]
+        repeated = {name for path in boundaries.chosen(room) for name in boundaries.taken_up(path)}
+        assert {name for path in paths for name in boundaries.taken_up(path)} == repeated, room
 
 
-def test_what_is_left_of_the_document_core_calls_no_library():
-    """It has one alone: cryptography."""
-    names = [name.removesuffix(".py").replace("/", ".") for name in ours_alone() if name.startswith("tests/snapshot/")]
-    program = f"import sys, {', '.join(names)}; print('cryptography' in sys.modules)"
-    done = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, check=True)
-    assert (len(names) > 0, done.stdout) == (True, "False\n")
-    program = "import sys, tests.snapshot.test_signature; print('cryptography' in sys.modules)"
-    done = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, check=True)
-    assert done.stdout == "True\n"
+def test_what_is_named_after_a_module_that_calls_a_library_is_run_again():
+    assert "tests/coordinator/test_heads.py" in boundaries.chosen("coordinator")
+    assert "tests/wire/test_tls.py" in boundaries.chosen("wire")
+    assert "tests/snapshot/test_canonical.py" not in boundaries.chosen("snapshot")
+    assert not any("operator" in path for path in boundaries.chosen("holdfast", without="operator"))
 
 
-def test_what_is_left_of_the_coordinator_asks_no_database():
-    """Each test of stored state runs on one database in `make test`, and on the other in `make trixie`."""
-    names = [name for name in ours_alone() if name.startswith("tests/coordinator/")]
-    assert [name for name in names if "database" in (ROOT / name).read_text()] == []
+def test_both_runs_take_the_rooms_that_have_such_modules():
+    makefile = (ROOT / "Makefile").read_text()
+    (rooms,) = re.findall(r"^BOUNDARIES := (.*)$", makefile, re.MULTILINE)
+    assert {*rooms.split(), "coordinator", "store"} == {*PACKAGES} == {*ROOMS, "store"}
+    assert "-m tests.boundaries $(BOUNDARIES) coordinator)" in makefile
+    assert "-m tests.boundaries --without operator $(BOUNDARIES))" in makefile
+    assert re.search(r"bookworm/bin/python \$\(PYTEST\) -m 'not slow' tests/store \$\$files", makefile)
 
 
 def test_the_libraries_of_the_store_are_the_same_on_both_debians():
@@ -81,9 +81,3 @@ def test_the_libraries_of_the_store_are_the_same_on_both_debians():
     texts = [(ROOT / f"tests/constraints/{name}.txt").read_text() for name in ("bookworm", "trixie")]
     old, new = ({name: version for name, version, _ in pins(text) if name in libraries} for text in texts)
     assert old == new and old.keys() == libraries
-
-
-def ours_alone():
-    command = ["make", "--no-print-directory", "--eval", "names: ; @echo $(OURS_ALONE)", "names"]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
-    return done.stdout.split()

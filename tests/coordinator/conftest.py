@@ -1,8 +1,8 @@
 """One fixture, two databases: every test of stored state runs on SQLite and on a real PostgreSQL.
 
 With HOLDFAST_DATABASES=either each runs on one of them, by its name always the same, and with HOLDFAST_DATABASES=other
-on the one that it does not run on then. `make test` takes the first word and `make trixie` the second: together each
-test has run on both, and each version of the libraries has spoken to both in half of the tests, as it would in all.
+on the one that it does not run on then. `make test` takes the first word and `make faults` the second, so that between
+them each test has run on both; so does `make trixie`, for the tests of modules that speak to the database.
 """
 
 import os
