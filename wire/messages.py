@@ -320,7 +320,9 @@ class StorageReport(Message):
 @message
 class RelayCondition(Message):
     """What a node keeps for its neighbours, `for_nodes`, and how much of it there may be. `is_relay`: it is the relay
-    of its site, and fetches for them.
+    of its site, and fetches for them. `handed_bytes`: given to other nodes since its start, at most `bytes_per_second`;
+    `waiting`: answers that wait for that now. `fetched_bytes`: of the `fetch_most_bytes` that it may fetch for
+    neighbours alone in an hour, what is not free again.
     """
 
     for_nodes: tuple[str, ...] = member(array(IDENTIFIER, NEIGHBOURS_MAX))
@@ -329,6 +331,11 @@ class RelayCondition(Message):
     bytes: int = member(integer())
     most_bytes: int = member(integer())
     is_relay: bool = member(BOOLEAN, default=False)
+    handed_bytes: int = member(integer(), default=0)
+    bytes_per_second: int = member(integer(), default=0)
+    waiting: int = member(integer(), default=0)
+    fetched_bytes: int = member(integer(), default=0)
+    fetch_most_bytes: int = member(integer(), default=0)
 
 
 @message

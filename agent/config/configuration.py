@@ -221,6 +221,20 @@ class PeersTable:
         "0: nothing.",
     )
     relay_files: int = setting(number(1, 1_000_000), 4_096, "As many heads and documents at most.")
+    relay_bytes_per_second: int = setting(
+        number(MIB, 16 * GIB),
+        16 * MIB,
+        "The most that this node hands to other nodes, all of them together; who waits has the same share as others. "
+        "The default is an eighth of a gigabit network: a relay has other work on it, and a hundred neighbours have a "
+        "change of 5 MiB within half a minute.",
+    )
+    relay_fetch_bytes_per_hour: int = setting(
+        number(MIB, 1_024 * GIB),
+        256 * MIB,
+        "The most that a relay fetches for its neighbours alone, on average: their heads, and what these list and its "
+        "own does not. What it is to hold itself is not counted: without it each neighbour would fetch that over the "
+        "same link. The default is what a link of 512 kbit/s carries in an hour; for a metered one say less.",
+    )
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -12,6 +12,7 @@ from agent.config.token import JoinToken
 from agent.state import root_pinning
 from agent.state.join_codes import NotGrantedError, UnusableFileError
 from agent.state.node import RunningNode
+from agent.state.origins import Giver
 from agent.state.own_bounds import OwnRefusalError
 from agent.update.update import Update
 from snapshot.bundle import SCOPE as TRUST_BUNDLE
@@ -51,7 +52,7 @@ class Granting:
         held = node.holdings.bundle
         limits = node.holdings.holder.limits
         newer = [data for data in bundles if held is None or root_pinning.version_of(data, limits) > held.version]
-        await self.update.trust.walk(newer, source)
+        await self.update.trust.walk(newer, Giver.by_name(source))
         if TRUST_BUNDLE not in node.holdings.kept.marks:
             raise NotGrantedError(f"this node believes no trust bundle that it was given ({source})")
 

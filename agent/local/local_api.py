@@ -426,6 +426,8 @@ class LocalApi:
                 {scope: coming.verdict for scope, coming in report.candidates.items()},
                 report.relay.bytes if report.relay else 0,
                 report.relay.heads + report.relay.documents if report.relay else 0,
+                report.relay.handed_bytes if report.relay else 0,
+                report.relay.waiting if report.relay else 0,
                 sight.sees,
             )
         )

@@ -38,6 +38,8 @@ class Sample:
     candidates: Mapping[str, str] = field(default_factory=dict)  # scope -> what this node makes of what is to come
     relayed_bytes: int = 0  # kept for neighbours
     relayed_files: int = 0
+    handed_bytes: int = 0  # to other nodes, since the start
+    waiting_answers: int = 0
     sees: Callable[[str], bool] = lambda _: True  # of a scope: whether its name is for who asks
 
 
@@ -61,6 +63,9 @@ def _families(sample: Sample) -> Iterator[Metric]:
     yield _one("holdfast_store_filled_ratio", "The share of the store's map in use", sample.filled)
     yield _one("holdfast_relayed_bytes", "What is kept for neighbours, heads and documents", sample.relayed_bytes)
     yield _one("holdfast_relayed_files", "As many heads and documents", sample.relayed_files)
+    yield CounterMetricFamily("holdfast_peer_bytes_handed", "Bytes given to other nodes", value=sample.handed_bytes)
+    about = "Answers to other nodes that wait for [peers] relay_bytes_per_second"
+    yield _one("holdfast_peer_answers_waiting", about, sample.waiting_answers)
     unconfirmed = "1 where the root keys are those of the first answer, and no operator has named them"
     yield _one("holdfast_roots_unconfirmed", unconfirmed, not sample.roots_confirmed)
     yield from _states(sample)

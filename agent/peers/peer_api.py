@@ -5,7 +5,7 @@ Nothing here changes what this node holds: there is no admission, no role, no tr
 pushed. What a peer is told of a refusal is its code alone (rules X20).
 """
 
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncGenerator, AsyncIterator, Iterator
 from dataclasses import replace
 
 import trio
@@ -59,6 +59,7 @@ class PeerApi:
         self._peers = peers
         self._shelf = shelf
         self._standings = standings
+        self._handing_out = shelf.relay.handing_out
         self._coming = Coming(node, trio.current_time)
         self._rate = Rate(REQUESTS_PER_MINUTE, 60.0)
         self._shown = Rate(STANDINGS_PER_MINUTE, 60.0)
@@ -117,7 +118,7 @@ class PeerApi:
         found = await self._node.threads.read(self._shelf.head, digest)
         if found is None or found[0] <= held:
             return Response(204)
-        return Response(200, [DOCUMENT], found[1])
+        return await self._whole(asker.node_id, found[1])
 
     async def standing(self, request: Request) -> Response:
         """Rejected by the twelve steps: the verdict's reason is its code."""
@@ -136,11 +137,13 @@ class PeerApi:
         asker, neighbours = await self._members(request)
         self._refuse(asker, ForEveryMember(), neighbours)
         after = request.query_integer("from", 0, 0, MAX_INTEGER)
-        return await self._node.threads.read(self._trust_list, after)  # as long as it is, it takes a fifth of a second
+        found = await self._node.threads.read(self._trust_list, after)  # as long as it is, it takes a fifth of a second
+        await self._handing_out.take(asker.node_id, len(found.body) if isinstance(found.body, bytes) else 0)
+        return found
 
     async def document(self, request: Request) -> Response:
         found = await self._document(request)
-        return Response(200, [DOCUMENT], self._stream(self._shelf.pieces(found)))
+        return Response(200, [DOCUMENT], self._stream(request, self._shelf.pieces(found)))
 
     async def increment(self, request: Request) -> Response:
         """Of a relay: what led this node from the same base, as it came."""
@@ -151,12 +154,14 @@ class PeerApi:
             raise _coming() if self._coming.increment(asker, scope, base) else _nothing()
         self._refuse(asker, WantedSection((document_facts(found.envelope),)), neighbours)
         self._node.counters.add("peer_documents_served")
-        return Response(200, [DOCUMENT], self._stream(self._shelf.pieces(found)))
+        return Response(200, [DOCUMENT], self._stream(request, self._shelf.pieces(found)))
 
     async def manifest(self, request: Request) -> Response:
         """So that who has most of the sections already asks for the others alone."""
         found = await self._document(request)
-        return Response(200, [DOCUMENT], await self._node.threads.read(self._shelf.manifest, found))
+        return await self._whole(
+            self._peer(request).node_id, await self._node.threads.read(self._shelf.manifest, found)
+        )
 
     async def section(self, request: Request) -> Response:
         asker, neighbours = await self._members(request)
@@ -170,7 +175,7 @@ class PeerApi:
             self._node.counters.add("peer_requests_not_entitled")
             raise _nothing()
         self._node.counters.add("peer_sections_served")
-        return Response(200, [BYTES], self._stream(self._shelf.section_pieces(sha256, place)))
+        return Response(200, [BYTES], self._stream(request, self._shelf.section_pieces(sha256, place)))
 
     # ---- inside
 
@@ -224,7 +229,15 @@ class PeerApi:
                 self._node.counters.add("peer_requests_not_entitled")
             raise _nothing()
 
-    async def _stream(self, pieces: Iterator[bytes]) -> AsyncIterator[bytes]:
+    async def _whole(self, asker: str, data: bytes) -> Response:
+        await self._handing_out.take(asker, len(data))
+        return Response(200, [DOCUMENT], data)
+
+    def _stream(self, request: Request, pieces: Iterator[bytes]) -> AsyncIterator[bytes]:
+        """At the pace of what is handed out, fair among those who ask."""
+        return self._handing_out.pace(self._peer(request).node_id, self._read(pieces))
+
+    async def _read(self, pieces: Iterator[bytes]) -> AsyncGenerator[bytes, None]:
         while (piece := await self._node.threads.read(next, pieces, None)) is not None:
             if piece:
                 yield piece

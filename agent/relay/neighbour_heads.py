@@ -12,6 +12,7 @@ every node of the site, and which a mirror gives to anybody.
 A storage endpoint is believed nothing: what it gives goes to the disk as it comes, within the bounds of `[peers]`. What
 was refused, and each document that was fetched, rests: else a head that is damaged would be asked for each minute, and
 where neighbours are to have more than fits here, one document would push out the other over the site's link for ever.
+All of it together is bounded by `[peers] relay_fetch_bytes_per_hour`, whatever it was: a link may be paid by the byte.
 """
 
 from collections.abc import AsyncGenerator, Callable
@@ -46,6 +47,7 @@ class NeighbourHeads:
     sources: Sources
     relay: Relay
     uniform: Callable[[float, float], float]
+    _was_spent: bool = False
     _rests: dict[str, float] = field(default_factory=dict)  # until when, of what is not fetched again yet
 
     async def run(self) -> None:
@@ -69,7 +71,7 @@ class NeighbourHeads:
     async def _bring(self, node_id: str, source: Source) -> bool:
         """Whether this source need not be followed by the next one."""
         try:
-            if self._is_due(node_id):
+            if self._is_due(node_id) and not self._is_spent():
                 await self._take_head(source, node_id)
             head = await self.node.threads.read(self.relay.head_for, node_id)
             for listed in self.relay.missing(head) if head is not None else ():
@@ -82,6 +84,14 @@ class NeighbourHeads:
             log.warning("not kept for a neighbour", neighbour=node_id, source=str(source), error=str(error))
             return False
         return True
+
+    def _is_spent(self) -> bool:
+        """What may be fetched for neighbours alone: what was begun is finished, and paid before the next."""
+        spent = self.relay.fetching.left(trio.current_time()) <= 0
+        if spent and not self._was_spent:
+            log.warning("fetched for neighbours as much as an hour has", setting="[peers] relay_fetch_bytes_per_hour")
+        self._was_spent = spent
+        return spent
 
     def _is_due(self, node_id: str) -> bool:
         kept = self.relay.store.head_of(digest_of(node_id))
@@ -99,7 +109,7 @@ class NeighbourHeads:
 
     async def _take_document(self, source: Source, snapshot_id: str) -> None:
         """Whether it is kept or not, it travels over the link once, and not each minute."""
-        if snapshot_id in self._rests or len(self._rests) >= MOST_RESTING:
+        if snapshot_id in self._rests or len(self._rests) >= MOST_RESTING or self._is_spent():
             return
         try:
             await self._take(source, document_place(snapshot_id).file, self.relay.store.bounds.most_bytes)
@@ -112,17 +122,20 @@ class NeighbourHeads:
         """A file that is not for a neighbour, or none at all, is passed over."""
 
         async def use(answer: Streamed) -> None:
-            async with aclosing(_pieces(answer)) as chunks:
+            async with aclosing(self._pieces(answer)) as chunks:
                 opening = await opening_of(chunks)
                 said = peek_envelope(opening, self.node.holder().limits)
                 if said is not None and self.relay.may_keep(said):
                     await self.relay.take(Chunks(opening, chunks), said)
                     self.node.counters.add("relay_files_fetched")
 
-        await source.ask(DocumentPlace(file or ""), use, limit=most)
+        await source.ask(DocumentPlace(file or ""), use, limit=min(most, int(self.relay.fetching.most)))
 
-
-async def _pieces(answer: Streamed) -> AsyncGenerator[bytes, None]:
-    """Over for good once it has ended: whoever reads an answer on behind its end waits for one who says nothing."""
-    async for piece in answer.chunks():
-        yield piece
+    async def _pieces(self, answer: Streamed) -> AsyncGenerator[bytes, None]:
+        """Over for good once it has ended: whoever reads an answer on behind its end waits for one who says nothing.
+        What came is counted, whatever becomes of it.
+        """
+        async for piece in answer.chunks():
+            self.relay.fetching.take(len(piece), trio.current_time())
+            self.node.counters.add("relay_bytes_fetched", len(piece))
+            yield piece

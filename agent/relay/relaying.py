@@ -24,6 +24,8 @@ from pathlib import Path
 
 import trio
 
+from agent.relay.byte_budget import TokenBucket
+from agent.relay.handing_out import HandingOut
 from agent.sources.peers import Peers
 from agent.state.node import RunningNode
 from snapshot import container
@@ -42,19 +44,30 @@ from store.relay import PIECE_BYTES, RelayedContainer, RelayStore, digest_of
 from wire.logs import log
 from wire.messages import NEIGHBOURS_MAX, RelayCondition
 
+HOUR_S = 3_600.0
 MOST_PARSED = 512  # heads: twice as many as a directory names nodes
 NO_ROOM = "it is more than [peers] relay_bytes lets this node keep for its neighbours"
 
 
 @dataclass
 class Relay:
+    """`handing_out`: what is sent to neighbours, and how fast; `fetching`: what may be fetched for them alone."""
+
     node: RunningNode
     store: RelayStore
     peers: Peers
+    handing_out: HandingOut = field(init=False)
+    fetching: TokenBucket = field(init=False)
     _taking: trio.Lock = field(default_factory=trio.Lock)
     _keeping: trio.Lock = field(default_factory=trio.Lock)  # another one: who hands in a file slowly holds up no update
     # Parsed once for each version; None where it is damaged.
     _heads: dict[str, tuple[tuple[int, int], Head | None]] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        bounds = self.node.settings.peers
+        self.handing_out = HandingOut(bounds.relay_bytes_per_second)
+        an_hour = bounds.relay_fetch_bytes_per_hour
+        self.fetching = TokenBucket(an_hour / HOUR_S, an_hour)
 
     async def load(self) -> None:
         """What was kept before. StoreError."""
@@ -86,6 +99,11 @@ class Relay:
             store.used_bytes(),
             store.bounds.most_bytes,
             is_relay=self.node.settings.peers.relay,
+            handed_bytes=self.handing_out.handed,
+            bytes_per_second=self.handing_out.per_s,
+            waiting=self.handing_out.waiting,
+            fetched_bytes=max(0, int(self.fetching.most - self.fetching.left(trio.current_time()))),
+            fetch_most_bytes=int(self.fetching.most),
         )
 
     def news(self) -> RelayCondition | None:

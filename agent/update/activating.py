@@ -25,7 +25,7 @@ from agent.sources.sources import Sources
 from agent.state import origins, own_revocation
 from agent.state.health_rows import REVOKED_ROW
 from agent.state.node import RunningNode
-from agent.state.origins import Origin
+from agent.state.origins import Giver, Origin
 from agent.state.own_revocation import OwnRevocation
 from agent.state.plan import WantedScope
 from agent.update.admission import Candidate
@@ -66,7 +66,7 @@ class Activator:
             versions=[document.envelope.version for document in verified],
             sources=[candidate.source for candidate in candidates],
         )
-        await self._remember_origins(candidates)
+        await self._remember_origins([(candidate.verified, candidate.giver) for candidate in candidates])
 
     def _probations(self, verified: Sequence[Verified]) -> dict[str, ProbationTerms]:
         """By scope. What the head says is about the document that it lists."""
@@ -81,14 +81,15 @@ class Activator:
                 found[document.scope] = terms
         return found
 
-    async def _remember_origins(self, candidates: Sequence[Candidate]) -> None:
+    async def note_origin(self, verified: Verified, giver: Giver) -> None:
+        """Of a document that was activated elsewhere."""
+        await self._remember_origins([(verified, giver)])
+
+    async def _remember_origins(self, given: Sequence[tuple[Verified, Giver]]) -> None:
         """For people (rules L3): what goes wrong here is no fault of the activation."""
         health = self.node.store.table(Name.HEALTH)
         new = {
-            candidate.scope: Origin.of(
-                candidate.verified.envelope.snapshot_id, candidate.giver, candidate.verified.kind
-            )
-            for candidate in candidates
+            verified.scope: Origin.of(verified.envelope.snapshot_id, giver, verified.kind) for verified, giver in given
         }
         self.origins = origins.after(self.origins, new, self.node.holdings.scopes)
         try:

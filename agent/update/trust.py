@@ -20,13 +20,14 @@ Rejected:
   the roots (docs/adr/0010).
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field, replace
 
 import trio
 
 from agent.sources.source import MISSING, DocumentPlace, Kind, Source, bundle_file
 from agent.state.node import RunningNode
+from agent.state.origins import Giver
 from agent.update.admission import Admission, AskedDocument
 from snapshot.bundle import SCOPE as TRUST_BUNDLE
 from snapshot.container import ChunkParts, encode
@@ -43,13 +44,18 @@ BUNDLE_BYTES = 2 << 20
 LEAST_PAUSE_S = 30.0  # an unknown key may make us ask, but not all the time (threats D-42)
 
 
+async def _note_nothing(_verified: Verified, _giver: Giver) -> None:
+    """Of a chain by itself."""
+
+
 @dataclass
 class TrustChain:
-    """`refresh` asks a source; `walk` takes what is there, one run at a time."""
+    """`refresh` asks a source; `walk` takes what is there, one run at a time. `note_origin`: of one that is active."""
 
     node: RunningNode
     admission: Admission
     kept: Callable[[int, bytes], None] = lambda version, container: None  # on the writing thread
+    note_origin: Callable[[Verified, Giver], Awaitable[None]] = _note_nothing
     walking: trio.Lock = field(default_factory=trio.Lock)
 
     async def refresh(self, source: Source, *, urgent: bool = False) -> bool:
@@ -59,16 +65,16 @@ class TrustChain:
             return False
         source.asked_for_trust_at = now
         taken = 0
-        while (more := await self.walk(await self._fetch(source), str(source))) == MOST_BUNDLES:
+        while (more := await self.walk(await self._fetch(source), source.giver)) == MOST_BUNDLES:
             taken += more
         return taken + more > 0
 
-    async def walk(self, containers: Sequence[bytes], source: str) -> int:
+    async def walk(self, containers: Sequence[bytes], giver: Giver) -> int:
         """How many were taken. The first that is refused ends the run; what came before it stands."""
         async with self.walking:
-            return await self._walk(containers, source)
+            return await self._walk(containers, giver)
 
-    async def _walk(self, containers: Sequence[bytes], source: str) -> int:
+    async def _walk(self, containers: Sequence[bytes], giver: Giver) -> int:
         node = self.node
         limits = node.holdings.holder.limits
         sections: list[bytes] = []  # of the bundle that is judged: at most 1 MiB
@@ -82,12 +88,13 @@ class TrustChain:
             while isinstance(verdict := await node.threads.verify(next, run, None), Verified):
                 if self._is_reached(verdict):
                     await node.change(self._activate, verdict, tuple(sections))
-                    log.info("trust bundle taken", version=verdict.envelope.config_version, source=source)
+                    log.info("trust bundle taken", version=verdict.envelope.config_version, source=giver.name)
+                    await self.note_origin(verdict, giver)
                     node.counters.add("trust_bundles_taken")
                     taken += 1
                 sections.clear()
         except Rejected as refused:
-            asked = AskedDocument(SNAPSHOT, source, TRUST_BUNDLE)
+            asked = AskedDocument(SNAPSHOT, giver.name, TRUST_BUNDLE)
             await self.admission.record(asked, None, refused.step, refused.reason, refused.detail)
         return taken
 

@@ -103,6 +103,7 @@ class Update:
         intake = CandidateIntake(self.node, self.fetching, self.admission, PutOffs(uniform))
         self.preparation = Preparation(self.node, intake, self.validation)
         self.activating = Activator(self.node, self.sources)
+        self.trust.note_origin = self.activating.note_origin
         self.importing = Importing(
             self.node,
             self.admission,

@@ -38,7 +38,16 @@ def giver_text(origin: DocumentOrigin) -> str:
 def relay_text(keeps: RelayCondition) -> str:
     """In one line."""
     role, nodes, heads, documents, kept = relay_cells(keeps)
-    return f"{role}, for {nodes}: {heads} heads and {documents} documents, {kept}"
+    words = f"{role}, for {nodes}: {heads} heads and {documents} documents, {kept}"
+    if keeps.bytes_per_second:
+        words += f"; handed out {size_text(keeps.handed_bytes)}, at most {size_text(keeps.bytes_per_second)} a second"
+    if keeps.waiting:
+        words += f", {count_text(keeps.waiting, 'answer')} waiting"
+    if keeps.is_relay and keeps.fetch_most_bytes:
+        words += (
+            f"; fetched for them alone {size_text(keeps.fetched_bytes)} of {size_text(keeps.fetch_most_bytes)} an hour"
+        )
+    return words
 
 
 def relay_cells(keeps: RelayCondition) -> tuple[str, str, str, str, str]:

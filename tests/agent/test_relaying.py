@@ -7,7 +7,10 @@ import pytest
 import trio
 
 from agent.peers.coming import HEADS_APART_S
+from agent.relay.byte_budget import TokenBucket
+from agent.relay.handing_out import HandingOut
 from agent.relay.neighbour_heads import HEAD_REST_S
+from agent.relay.relaying import HOUR_S
 from agent.sources.source import document_place, head_place
 from store.relay import RelayBounds, RelayStore, digest_of
 from tests.agent.peer_lab import peer_lab
@@ -268,3 +271,71 @@ async def test_a_file_that_is_handed_in_slowly_holds_up_no_update(made, mock_clo
 
 async def _once(data):
     yield data
+
+
+async def test_what_is_fetched_for_neighbours_alone_is_bounded_in_an_hour(made, mock_clock):
+    """A link may be paid by the byte: the budget is spent, and no head and no document is asked for until it is paid.
+    What the relay is to hold itself it fetches all the same, and the others have it from here
+    """
+    b = made.asker("node-b")
+    await made.list(node_b={})
+    server, bench = made.bench.server, made.bench
+    server.snapshot({"node": {"site_id": "ulm"}}, "node_bootstrap")
+    tree = made.folder / "tree"
+    async with serving_files(tree, server.authority, own_address()) as url:
+        server.snapshot({"endpoints": {"s1": {"url": url}}}, "storage_directory")
+        await follow(made)
+        documents = [made.document(f"service_assignment/web{number}", "node-b") for number in range(3)]
+        until = int(server.now()) + 3 * int(HOUR_S)
+        head = made.head("node-b", *documents, config_version=70, refresh_after=until - 60, expires_at=until)
+        files = {document_place(each.envelope.snapshot_id).file: each for each in documents}
+        for file, container in (files | {head_place("node-b", (0, 0), 0).file: head}).items():
+            (tree / file[1:]).parent.mkdir(parents=True, exist_ok=True)
+            (tree / file[1:]).write_bytes(container.to_bytes())
+        relay = bench.outside.relay
+        an_hour = len(head.to_bytes()) + len(documents[0].to_bytes()) + 10
+        relay.fetching = TokenBucket(an_hour / HOUR_S, an_hour)
+        await bench.outside.neighbour_heads.round()
+        fetched = bench.node.counters.of("relay_bytes_fetched")
+        assert an_hour < fetched <= an_hour + len(documents[1].to_bytes()), "what was begun is finished"
+        assert (len(relay.store.heads), len(relay.store.documents)) == (1, 2)
+        said = relay.report()
+        assert (said.fetched_bytes, said.fetch_most_bytes) == (fetched, an_hour)
+        await bench.outside.neighbour_heads.round()
+        assert bench.node.counters.of("relay_bytes_fetched") == fetched
+        own = server.snapshot({"routes": {"a": {}}}, ROUTES, **SHARED)
+        await follow(made)
+        await b.show(made.head("node-b", own, config_version=80))
+        assert (await b.ask("documents", own.envelope.snapshot_id)).body == own.to_bytes()
+        await trio.sleep(HOUR_S)
+        await bench.outside.neighbour_heads.round()
+        assert len(relay.store.documents) == 4
+
+
+async def test_what_is_handed_out_has_its_pace_whatever_it_is_asked_as(made, mock_clock):
+    """Whole documents, sections, manifests, heads and trust bundles are counted alike, and shown"""
+    b = made.asker("node-b")
+    await made.list(node_b={})
+    document = made.document(ROUTES, sections={"routes": {"a": {"via": "x" * 2_000}}})
+    await made.bench.take(document)
+    head = made.head("node-b", document, config_version=7)
+    relay = made.bench.outside.relay
+    assert await relay.take(_once(head.to_bytes()), head.envelope)
+    await b.show(head)
+    name, sections = document.envelope.snapshot_id, hashlib.sha256(document.sections[0]).hexdigest()
+    asked = [
+        ("documents", name),
+        ("sections", sections),
+        ("manifests", name),
+        ("heads", digest_of("node-b")),
+        ("trust",),
+    ]
+    for segments in [*asked, ("trust",)]:
+        before = relay.report().handed_bytes
+        answer = await b.ask(*segments)
+        assert relay.report().handed_bytes - before == len(answer.body) > 0, segments
+    slow = relay.handing_out = made.listener.api._handing_out = HandingOut(1_000)
+    await slow.take("node-c", 70_000)
+    began = trio.current_time()
+    assert (await b.ask("documents", name)).body == document.to_bytes()
+    assert trio.current_time() - began > 2, "it had to wait for what another one was given"
