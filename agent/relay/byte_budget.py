@@ -29,20 +29,20 @@ class TokenBucket:
     def __post_init__(self) -> None:
         self._left = self.most
 
-    def left(self, now: float) -> float:
+    def room(self, now: float) -> float:
         if self._at is not None and now > self._at:
             self._left = min(self.most, self._left + (now - self._at) * self.per_s)
         self._at = now if self._at is None else max(now, self._at)
         return self._left
 
     def take(self, size: float, now: float) -> None:
-        self._left = self.left(now) - size
+        self._left = self.room(now) - size
 
     def wait_s(self, size: float, now: float) -> float:
         """Until as much is there; what is more than the bucket holds is given out of a full one. Less than a byte that
         is lacking is nothing: shares of seconds do not add up exactly.
         """
-        lacking = min(size, self.most) - self.left(now)
+        lacking = min(size, self.most) - self.room(now)
         return 0.0 if lacking < 1 else lacking / self.per_s
 
 

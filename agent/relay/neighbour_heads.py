@@ -87,7 +87,7 @@ class NeighbourHeads:
 
     def _is_spent(self) -> bool:
         """What may be fetched for neighbours alone: what was begun is finished, and paid before the next."""
-        spent = self.relay.fetching.left(trio.current_time()) <= 0
+        spent = self.relay.fetching.room(trio.current_time()) <= 0
         if spent and not self._was_spent:
             log.warning("fetched for neighbours as much as an hour has", setting="[peers] relay_fetch_bytes_per_hour")
         self._was_spent = spent

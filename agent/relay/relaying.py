@@ -102,7 +102,7 @@ class Relay:
             handed_bytes=self.handing_out.handed,
             bytes_per_second=self.handing_out.per_s,
             waiting=self.handing_out.waiting,
-            fetched_bytes=max(0, int(self.fetching.most - self.fetching.left(trio.current_time()))),
+            fetched_bytes=max(0, int(self.fetching.most - self.fetching.room(trio.current_time()))),
             fetch_most_bytes=int(self.fetching.most),
         )
 

@@ -11,13 +11,13 @@ from tests.examples import examples
 
 def test_a_bucket_is_full_at_the_start_and_fills_with_time():
     bucket = TokenBucket(10, 100)
-    assert bucket.left(50) == 100
+    assert bucket.room(50) == 100
     bucket.take(130, 50)
-    assert bucket.left(50) == -30, "what was begun is finished, and paid before the next"
+    assert bucket.room(50) == -30, "what was begun is finished, and paid before the next"
     assert bucket.wait_s(10, 50) == 4
-    assert (bucket.left(53), bucket.left(54)) == (0, 10)
-    assert bucket.left(52) == 10, "a clock that goes back gives nothing twice"
-    assert bucket.left(10_000) == 100
+    assert (bucket.room(53), bucket.room(54)) == (0, 10)
+    assert bucket.room(52) == 10, "a clock that goes back gives nothing twice"
+    assert bucket.room(10_000) == 100
     assert bucket.wait_s(1_000, 10_000) == 0, "more than it holds is given out of a full one"
 
 
