@@ -1,6 +1,7 @@
 """`holdfastctl coordinators prepare`: what a further coordinator has on its machine before it is one (rules H0, K26).
 
-    1  the database is looked at: it is the cluster's, on a server, and has a signed history
+    1  the database is looked at: it is the cluster's, on a server, and has a signed history; the root keys that were
+       named lead to its trust bundle, or a slip would be found on the day on which this coordinator lacks its secrets
     2  a note, then the files: identity, token key, a certificate for the meantime, configuration with the root keys'
        ids; nothing of another coordinator
     3  the certificate of the identity goes into the database, under its hash
@@ -14,7 +15,7 @@ The certificate for the meantime is of a CA that nobody has: whoever asks at its
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from sqlalchemy import inspect
@@ -24,9 +25,11 @@ from coordinator.database import cluster_state, history, object_store
 from coordinator.database.database import Database
 from coordinator.keys import atomic_files, identity, own_certificate, server_certificate
 from coordinator.keys.atomic_files import Files, key_file, plain_file
+from coordinator.keys.pinned_root_keys import PinnedRootKeys
 from coordinator.keys.signing_key import SigningKey
 from coordinator.membership import peer_recovery
 from coordinator.setup.initialise import keys_directory, token_file
+from coordinator.trust import pinned_roots
 from snapshot.identifiers import is_endpoint, is_id
 from wire.certificate import KeyPair
 
@@ -43,6 +46,7 @@ class PrepareRequest:
     hosts: tuple[str, ...] = ()  # names of the server beside the URL's
     configuration: tuple[Path, str] | None = None
     notes: Path | None = None  # a directory of root's, for its note where the state is a service's
+    roots: PinnedRootKeys = field(default_factory=PinnedRootKeys)  # what its configuration pins
 
 
 @dataclass(frozen=True)
@@ -53,6 +57,7 @@ class PreparedCoordinator:
     coordinator_id: str
     url: str
     certificate_sha256: str
+    root_keys: tuple[str, ...]
     identity: Path
     configuration: Path | None
 
@@ -76,6 +81,7 @@ def prepare(wanted: PrepareRequest, *, now: float) -> PreparedCoordinator:
         coordinator_id=wanted.coordinator_id,
         url=wanted.url,
         certificate_sha256=identity.pin_of(own),
+        root_keys=wanted.roots.key_ids,
         identity=keys_directory(wanted.state) / identity.FILE,
         configuration=wanted.configuration[0] if wanted.configuration else None,
     )
@@ -115,6 +121,7 @@ def _open(wanted: PrepareRequest) -> Iterator[Database]:
             raise Refused(Code.NO_STATE, "the database holds no cluster", remedy="name the one of the others")
         database.migrate()
         _check_cluster(database, wanted.cluster_id)
+        _check_roots(database, wanted)
         yield database
     finally:
         database.close()
@@ -129,3 +136,17 @@ def _check_cluster(database: Database, wanted: str) -> None:
     if pointer is None:
         remedy = f"first, on the machine of the first coordinator: {history.BEGIN}"
         raise Refused(Code.NO_STATE, "there is no manifest without a signed history", remedy=remedy)
+
+
+def _check_roots(database: Database, wanted: PrepareRequest) -> None:
+    """Nothing is believed by it: it is the operator's word that is looked at, and not the database."""
+    if not wanted.roots.key_ids:
+        return
+    with database.read() as transaction:
+        strangers = pinned_roots.unlisted(transaction, wanted.roots)
+    if strangers:
+        detail = f"no trust bundle of this database has as a root key {', '.join(strangers)}"
+        raise Refused(Code.UNTRUSTED_HISTORY, detail, remedy=pinned_roots.NAME)
+    tried = peer_recovery.read_unverified(database, wanted.coordinator_id)
+    if tried is not None:
+        peer_recovery.follow_roots(database, tried, wanted.roots)

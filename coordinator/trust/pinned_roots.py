@@ -12,7 +12,7 @@ a clock that is hours apart keeps nobody out.
 Rejected: the root keys of whatever bundle is found first. Then the one who forges the rest forges these as well.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from coordinator.base.refusal import Code, Refused
@@ -22,13 +22,14 @@ from coordinator.database.documents import TRUST_BUNDLE, Document
 from coordinator.keys.pinned_root_keys import PinnedRootKeys
 from snapshot import bundle as bundles
 from snapshot import envelope, manifest
-from snapshot.bundle import ACTIVE, CONFIG, ROOT, TrustBundle
+from snapshot.bundle import ACTIVE, CONFIG, ROOT, KeyRecord, TrustBundle
 from snapshot.container import ChunkParts
 from snapshot.envelope import SNAPSHOT
 from snapshot.reasons import Rejected
 from snapshot.verifier_state import Mark, Roots, VerifierState
 from snapshot.verify import Verified, verify
 
+NAME = "name those that `holdfastctl trust show` ends with, on a coordinator that you trust; or init's own"
 LOOK = "compare [trust] of coordinator.toml with `holdfastctl trust show` of a coordinator that you trust"
 
 
@@ -67,6 +68,15 @@ def follow(transaction: Transaction, pins: PinnedRootKeys, cluster_id: str) -> F
     return found
 
 
+def unlisted(transaction: Transaction, pins: PinnedRootKeys) -> list[str]:
+    """Those that no trust bundle of the database has as a root key: slips, as a rule. Nothing is verified by it."""
+    known: set[str] = set()
+    for document in _read_all(transaction):
+        keys = _listed(documents.container_of(document))
+        known |= {key_id for key_id, key in keys.items() if key.purpose == ROOT}
+    return [key_id for key_id in pins.key_ids if key_id not in known]
+
+
 def _step(data: bytes, document: Document, holder: VerifierState) -> tuple[VerifierState, FollowedBundle]:
     verdict = verify(ChunkParts([data], holder.limits), holder, kind=SNAPSHOT, now=document.issued_at, superseded=True)
     if not isinstance(verdict, Verified) or verdict.bundle is None:
@@ -80,13 +90,16 @@ def _step(data: bytes, document: Document, holder: VerifierState) -> tuple[Verif
 
 def _find_roots(data: bytes, pins: PinnedRootKeys) -> Roots | None:
     """Those of the named root keys that a bundle lists, where they are enough; nothing of it is verified yet."""
+    roots = {key_id: key for key_id, key in _listed(data).items() if key.purpose == ROOT and key_id in pins.key_ids}
+    return Roots(roots, pins.least) if len(roots) >= pins.least else None
+
+
+def _listed(data: bytes) -> Mapping[str, KeyRecord]:
     parts = ChunkParts([data])
     opened = envelope.parse(parts.opening().envelope, SNAPSHOT)
     entries = manifest.parse_state(parts.manifest())
     sections = parts.sections([entry.size for entry in entries.values()])
-    listed = bundles.from_bytes(opened, dict(zip(entries, sections, strict=True))).keys
-    roots = {key_id: key for key_id, key in listed.items() if key.purpose == ROOT and key_id in pins.key_ids}
-    return Roots(roots, pins.least) if len(roots) >= pins.least else None
+    return bundles.from_bytes(opened, dict(zip(entries, sections, strict=True))).keys
 
 
 def _read_all(transaction: Transaction) -> Sequence[Document]:

@@ -55,13 +55,15 @@ def found_cluster(given: dict[str, object]) -> None:
 def prepare_further(given: dict[str, object]) -> None:
     """The same, for a further coordinator, which is none yet."""
     state, path = Path(str(given["state"])).absolute(), Path(str(given["path"]))
-    text = configuration_text(given, state, str(given["database_url"])) + configuration.trust_table(_read_pins(given))
+    pins = _read_pins(given)
+    text = configuration_text(given, state, str(given["database_url"])) + configuration.trust_table(pins)
     would_start(text)
     agrees(path, text)
     wanted = PrepareRequest(
         state=state,
         configuration=None if path.exists() else (path, text),
         notes=path.absolute().parent,
+        roots=pins,
         **{name: given[name] for name in ("cluster_id", "coordinator_id", "url", "database_url", "hosts")},  # type: ignore[arg-type]
     )
     with telling_of_the_database():
@@ -244,6 +246,7 @@ def _render_prepared(made: PreparedCoordinator) -> None:
             ("coordinator", made.coordinator_id),
             ("url", made.url),
             ("identity", f"{made.certificate_sha256}  {made.identity}"),
+            ("root keys", f"{len(made.root_keys)}, which lead to the trust bundle of this database"),
             ("configuration", made.configuration or "there already; not touched"),
         ]
     )

@@ -73,5 +73,10 @@ class Coordinators:
             digest = self.database.history.latest(transaction).transition.manifest
             return digest, canonical.loads(history.get(transaction, history.MANIFESTS, digest))
 
+    def held_key(self) -> str:
+        """A config key, of `init`."""
+        (key,) = keystore.config_keys(self.keys, {})
+        return key.key_id
+
     def own_pin(self) -> str:
         return identity.pin_of(identity.load(self.keys, {}))

@@ -14,6 +14,7 @@ from coordinator.base.refusal import Code, Refused
 from coordinator.database import cluster_state, schema
 from coordinator.keys import identity, keystore
 from coordinator.keys.pinned_root_keys import PinnedRootKeys
+from coordinator.keys.signing_key import SigningKey
 from coordinator.membership import peer_recovery, replicas
 from coordinator.setup import configuration, prepare
 from coordinator.setup.prepare import PreparedCoordinator, PrepareRequest
@@ -82,6 +83,18 @@ def test_what_is_at_odds_is_named_and_makes_nothing(wanted: PrepareRequest, tmp_
     assert refused(replace(wanted, url="http://c4.example")).code is Code.BAD_REQUEST
     assert refused(replace(wanted, hosts=("a b",))).code is Code.BAD_REQUEST
     run(wanted)
+
+
+def test_root_keys_that_lead_nowhere_are_named_first(at: Coordinators, wanted: PrepareRequest) -> None:
+    """rules H50: and not on the day on which nobody but them could say whom to believe"""
+    ids = tuple(key.key_id for key in at.roots)
+    stranger = SigningKey.generate().key_id
+    for named in ((stranger,), (*ids[:2], stranger), (at.held_key(),)):
+        found = refused(replace(wanted, roots=PinnedRootKeys(named, 1)))
+        assert (found.code, "trust show" in found.remedy) == (Code.UNTRUSTED_HISTORY, True)
+        assert named[-1] in found.detail
+    at.commit(at.signed(at.draft(FIRST, SECOND)))  # another bundle, which they lead to as well
+    run(replace(wanted, roots=PinnedRootKeys(ids, 2)))
 
 
 def test_a_cluster_without_a_history_begins_one_first(at: Coordinators, wanted: PrepareRequest) -> None:
