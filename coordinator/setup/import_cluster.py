@@ -42,7 +42,7 @@ from coordinator.keys.pinned_root_keys import PinnedRootKeys
 from coordinator.keys.seed import Seed
 from coordinator.keys.signing_key import SigningKey
 from coordinator.membership import admission, moving
-from coordinator.setup import backup, configuration, database_rows, export, export_reader, initialise
+from coordinator.setup import backup, cluster_files, configuration, database_rows, export, export_reader
 from coordinator.setup.export_reader import CameInExport, ExportHeader
 from wire.certificate import KeyPair, fingerprint
 
@@ -89,7 +89,7 @@ class ImportedCluster:
 
 def import_(wanted: ImportRequest, *, actor: str, now: float) -> ImportedCluster:
     """Refused; then nothing has changed."""
-    keys = initialise.keys_directory(wanted.state)
+    keys = cluster_files.keys_directory(wanted.state)
     own = _own_identity(keys)
     with backup.room_to_unpack(".holdfast-import.") as folder, wanted.file.open("rb") as source, ExitStack() as opened:
         export_reader.check_hash(source, wanted.sha256)
@@ -105,7 +105,7 @@ def import_(wanted: ImportRequest, *, actor: str, now: float) -> ImportedCluster
         )
         came_from, pins = _arrive(folder, came.seed, header, founding, actor=actor, now=now)
         database = opened.enter_context((folder / export_reader.DATABASE).open("rb"))
-        beside = initialise.own_files(wanted.state, own, token, ca, server, _with_roots(wanted, pins))
+        beside = cluster_files.own_files(wanted.state, own, token, ca, server, _with_roots(wanted, pins))
         files = [
             *_shared_files(came, keys, wanted),
             *((path, write) for path, write in beside if path.name != identity.FILE),

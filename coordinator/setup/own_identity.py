@@ -12,7 +12,7 @@ from coordinator.base.refusal import Code, Refused
 from coordinator.keys import atomic_files, identity, keystore
 from coordinator.keys import seed as seeds
 from coordinator.keys.atomic_files import plain_file, replace_file
-from coordinator.setup.initialise import keys_directory
+from coordinator.setup.cluster_files import keys_directory
 from snapshot.bundle import CONFIG
 from snapshot.identifiers import is_id
 from wire.certificate import Certificate

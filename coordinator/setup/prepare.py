@@ -28,7 +28,7 @@ from coordinator.keys.atomic_files import Files, key_file, plain_file
 from coordinator.keys.pinned_root_keys import PinnedRootKeys
 from coordinator.keys.signing_key import SigningKey
 from coordinator.membership import peer_recovery
-from coordinator.setup.initialise import keys_directory, token_file
+from coordinator.setup.cluster_files import keys_directory, token_file
 from coordinator.trust import pinned_roots
 from snapshot.identifiers import is_endpoint, is_id
 from wire.certificate import KeyPair
@@ -143,7 +143,7 @@ def _check_roots(database: Database, wanted: PrepareRequest) -> None:
     if not wanted.roots.key_ids:
         return
     with database.read() as transaction:
-        strangers = pinned_roots.unlisted(transaction, wanted.roots)
+        strangers = pinned_roots.find_strangers(transaction, wanted.roots)
     if strangers:
         detail = f"no trust bundle of this database has as a root key {', '.join(strangers)}"
         raise Refused(Code.UNTRUSTED_HISTORY, detail, remedy=pinned_roots.NAME)

@@ -68,11 +68,11 @@ def follow(transaction: Transaction, pins: PinnedRootKeys, cluster_id: str) -> F
     return found
 
 
-def unlisted(transaction: Transaction, pins: PinnedRootKeys) -> list[str]:
+def find_strangers(transaction: Transaction, pins: PinnedRootKeys) -> list[str]:
     """Those that no trust bundle of the database has as a root key: slips, as a rule. Nothing is verified by it."""
     known: set[str] = set()
     for document in _read_all(transaction):
-        keys = _listed(documents.container_of(document))
+        keys = _read_keys(documents.container_of(document))
         known |= {key_id for key_id, key in keys.items() if key.purpose == ROOT}
     return [key_id for key_id in pins.key_ids if key_id not in known]
 
@@ -90,11 +90,11 @@ def _step(data: bytes, document: Document, holder: VerifierState) -> tuple[Verif
 
 def _find_roots(data: bytes, pins: PinnedRootKeys) -> Roots | None:
     """Those of the named root keys that a bundle lists, where they are enough; nothing of it is verified yet."""
-    roots = {key_id: key for key_id, key in _listed(data).items() if key.purpose == ROOT and key_id in pins.key_ids}
+    roots = {key_id: key for key_id, key in _read_keys(data).items() if key.purpose == ROOT and key_id in pins.key_ids}
     return Roots(roots, pins.least) if len(roots) >= pins.least else None
 
 
-def _listed(data: bytes) -> Mapping[str, KeyRecord]:
+def _read_keys(data: bytes) -> Mapping[str, KeyRecord]:
     parts = ChunkParts([data])
     opened = envelope.parse(parts.opening().envelope, SNAPSHOT)
     entries = manifest.parse_state(parts.manifest())

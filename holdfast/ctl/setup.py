@@ -15,12 +15,13 @@ from coordinator.database.database_fault import line_of
 from coordinator.keys import seed as seeds
 from coordinator.keys.pinned_root_keys import PinnedRootKeys
 from coordinator.setup import begin_history as begun_history
-from coordinator.setup import configuration, initialise, starter
+from coordinator.setup import cluster_files, configuration, initialise, starter
 from coordinator.setup import pin_identity as pinned_identity
 from coordinator.setup import prepare as preparing
 from coordinator.setup.begin_history import BegunHistory
+from coordinator.setup.cluster_request import ClusterRequest
 from coordinator.setup.configuration import Configuration
-from coordinator.setup.initialise import ClusterRequest, MadeCluster
+from coordinator.setup.initialise import MadeCluster
 from coordinator.setup.pin_identity import PinnedIdentity
 from coordinator.setup.prepare import PreparedCoordinator, PrepareRequest
 from holdfast.ctl import output
@@ -183,8 +184,8 @@ certificate = "{state}/tls/server.pem"
 key = "{state}/tls/server-key.pem"
 
 [keys]
-directory = "{initialise.keys_directory(state)}"
-token = "{initialise.token_file(state)}"
+directory = "{cluster_files.keys_directory(state)}"
+token = "{cluster_files.token_file(state)}"
 """
 
 

@@ -9,10 +9,10 @@ from coordinator.database.database import Database
 from coordinator.keys.owner_key import OwnerPublic
 from coordinator.membership import admission, replicas
 from coordinator.setup import configuration, export, import_cluster, initialise, own_identity
+from coordinator.setup.cluster_request import ClusterRequest
 from coordinator.setup.configuration import Configuration
 from coordinator.setup.export import ExportRequest, MadeExport
 from coordinator.setup.import_cluster import ImportedCluster, ImportRequest
-from coordinator.setup.initialise import ClusterRequest
 from coordinator.setup.opening import open_as_coordinator
 from holdfast.ctl.setup import configuration_text
 from tests.coordinator import migrated

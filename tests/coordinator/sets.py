@@ -13,7 +13,7 @@ from coordinator.keys.signing_key import SigningKey
 from coordinator.membership import coordinator_sets
 from coordinator.membership.coordinator_sets import SetAdditions
 from coordinator.setup import initialise
-from coordinator.setup.initialise import ClusterRequest
+from coordinator.setup.cluster_request import ClusterRequest
 from coordinator.setup.opening import with_history
 from coordinator.trust import coordinator_set
 from coordinator.trust.ceremony import PublicKey

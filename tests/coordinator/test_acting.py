@@ -10,7 +10,8 @@ from coordinator.keys.acting import as_owner_of
 from coordinator.keys.atomic_files import clear_up, note_in, plain_file, together
 from coordinator.keys.signing_key import SigningKey, UnusableKeyError
 from coordinator.setup import initialise
-from coordinator.setup.initialise import NOTE, ClusterRequest
+from coordinator.setup.cluster_request import ClusterRequest
+from coordinator.setup.initialise import NOTE
 from snapshot.bundle import CONFIG
 from tests.coordinator.test_initialise import NOW
 

@@ -19,8 +19,9 @@ from coordinator.database.documents import container_of
 from coordinator.keys import identity, keystore, seed_share, server_certificate, tokens
 from coordinator.keys import seed as seeds
 from coordinator.membership import replicas
-from coordinator.setup import initialise
-from coordinator.setup.initialise import NOTE, ClusterRequest
+from coordinator.setup import cluster_files, initialise
+from coordinator.setup.cluster_request import ClusterRequest
+from coordinator.setup.initialise import NOTE
 from coordinator.setup.opening import with_history
 from coordinator.trust import signing_requests
 from snapshot.bundle import CONFIG, ROOT
@@ -86,9 +87,9 @@ def test_everything_is_there_afterwards(tmp_path: Path) -> None:
     assert (roots, trust.thresholds) == ({name for name, _ in made.root_keys}, {ROOT: 2, CONFIG: 1})
     assert {path.parent for _, path in made.root_keys} == {given.root_keys}
     assert {one.key_id for one in keystore.find([given.root_keys], [])} == roots
-    (config,) = keystore.config_keys(initialise.keys_directory(given.state), {})
+    (config,) = keystore.config_keys(cluster_files.keys_directory(given.state), {})
     assert config.key_id == made.config_key[0]
-    token = load_pem_private_key(initialise.token_file(given.state).read_bytes(), None)
+    token = load_pem_private_key(cluster_files.token_file(given.state).read_bytes(), None)
     assert isinstance(token, Ed25519PrivateKey)
     assert tokens.key_id(token.public_key()) == token_key_id
     certificate = Certificate.read(pem_to_der(made.certificate.read_bytes()))
@@ -96,7 +97,7 @@ def test_everything_is_there_afterwards(tmp_path: Path) -> None:
     assert certificate.fingerprint == made.certificate_sha256
     private = [path for path in (tmp_path).rglob("*.pem") if b"PRIVATE KEY" in path.read_bytes()]
     assert len(private) == 3 + 1 + 1 + 1 + 1
-    own = identity.load(initialise.keys_directory(given.state), {})
+    own = identity.load(cluster_files.keys_directory(given.state), {})
     assert pinned == identity.pin_of(own) != ""
     assert {stat.S_IMODE(path.stat().st_mode) for path in private} == {0o600}
     assert not (given.state / NOTE).exists()
@@ -198,7 +199,7 @@ def test_no_new_directory_is_left_by_what_was_refused(tmp_path: Path) -> None:
 
 def test_what_stands_in_the_way_is_named_and_nothing_is_left(tmp_path: Path) -> None:
     given = wanted(tmp_path)
-    in_the_way = initialise.token_file(given.state)
+    in_the_way = cluster_files.token_file(given.state)
     in_the_way.parent.mkdir(parents=True, mode=0o700)
     in_the_way.write_bytes(b"mine")
     found = refused(given)
@@ -264,7 +265,7 @@ def test_killed_anywhere_it_can_be_run_again(tmp_path: Path) -> None:
             assert again.code is Code.ALREADY_INITIALISED
             outcomes.append("was whole")
         assert len(keystore.find([given.root_keys], [])) == 2
-        assert len(keystore.config_keys(initialise.keys_directory(given.state), {})) == 1
+        assert len(keystore.config_keys(cluster_files.keys_directory(given.state), {})) == 1
         assert not (given.state / NOTE).exists()
     else:
         raise AssertionError("it never ended")

@@ -13,7 +13,7 @@ from coordinator.database.database import Database
 from coordinator.keys import keystore
 from coordinator.membership import admission, revocation
 from coordinator.setup import initialise
-from coordinator.setup.initialise import ClusterRequest
+from coordinator.setup.cluster_request import ClusterRequest
 from coordinator.setup.opening import with_history
 from coordinator.trust import request_builder, trust_import
 from coordinator.trust.ceremony import Add, PublicKey, RaiseEpoch, Remove, Retire

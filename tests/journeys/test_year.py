@@ -24,6 +24,7 @@ from coordinator.runtime.maintenance import Keeper
 from coordinator.runtime.metrics import Readiness
 from coordinator.setup import backup, configuration, initialise
 from coordinator.setup.backup import BackupRequest
+from coordinator.setup.cluster_request import ClusterRequest
 from coordinator.setup.initialise import CONFIG_LIFETIME_S
 from coordinator.setup.opening import with_history
 from coordinator.trust import request_builder, trust_import
@@ -85,7 +86,7 @@ class Year:
         options = {"coordinator_id": "coord-1", "listen": "127.0.0.1:0", "listen_join": "127.0.0.1:0"}
         options |= {"listen_admin": "", "listen_probes": "127.0.0.1:0", "admin_socket": self.folder / "admin.sock"}
         text = configuration_text(options, state, f"sqlite:///{state}/coordinator.db")
-        wanted = initialise.ClusterRequest(
+        wanted = ClusterRequest(
             "prod", "coord-1", "https://coord.example:7443", f"sqlite:///{state}/coordinator.db", state,
             self.folder / "roots", configuration=(self.configuration, f"{text}\n[settings]\n{self.settings}"),
             settings=configuration.parse(f"{text}\n[settings]\n{self.settings}").settings,
