@@ -151,7 +151,8 @@ class GateFacts:
     `revocations`: the trust bundle's and the last head's together. `authority_epoch`: what the bundle announces.
     `confirmed`: a head has been fresh since the agent started (rules A15). `running`: services that the node itself
     knows to have run when the head expired, and that may be running still. `roots_confirmed`: false while the root keys
-    are those of a first use that nobody has compared. `configured_pins`: of agent.toml's bootstrap peers.
+    are those of a first use that nobody has compared. `configured_pins`: of agent.toml's
+    bootstrap peers and manual map.
     """
 
     cause: str | None = None

@@ -70,7 +70,13 @@ class RunningNode:
         self.outage = OutageClock(remembered.outage)
         self._regression = Regression()
         self._head_was_fresh = False
-        self._configured_pins = frozenset(pin_of(peer.node_id, peer.certificate) for peer in settings.peers.bootstrap)
+        self._configured_pins = frozenset(
+            pin_of(node_id, certificate)
+            for node_id, certificate in [
+                *((peer.node_id, peer.certificate) for peer in settings.peers.bootstrap),
+                *((peer.node_id, peer.certificate) for peer in settings.manual_peers),
+            ]
+        )
         self._clock = clock
         self.start = AtStart(self.now(), self.holdings.head_hash)
 

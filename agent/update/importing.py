@@ -1,6 +1,7 @@
 """A document from another medium, by the same path as every other (rules S60, S86; protocol.md 4)."""
 
-from collections.abc import AsyncIterable, Callable
+from collections.abc import AsyncIterable, AsyncIterator, Callable
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 
 import trio
@@ -18,11 +19,14 @@ from snapshot.identifiers import HEAD
 from snapshot.verify import AlreadyApplied
 from wire.local.local_answers import TakenDocument
 
+PATIENCE_S = 5.0
+
 
 @dataclass(frozen=True)
 class Importing:
     """`lock`, `head_lock`, `trust_lock`: those of the update (update.py). Heads and trust bundles wait for no round and
-    no other document: a source that holds a round for long would keep them out.
+    no other document: a source that holds a round for long would keep them out. Any other document waits `PATIENCE_S`
+    for a round that asks others, and then ends that (`end_asking`): it is at hand, and an operator waits.
     """
 
     node: RunningNode
@@ -33,6 +37,7 @@ class Importing:
     head_lock: trio.Lock = field(default_factory=trio.Lock)
     trust_lock: trio.Lock = field(default_factory=trio.Lock)
     head_taken: Callable[[], None] = lambda: None
+    end_asking: Callable[[], None] = lambda: None
     pacing: Pacing = field(default_factory=Pacing)
     repair_pacing: Pacing = field(default_factory=Pacing)
 
@@ -43,11 +48,23 @@ class Importing:
         After one that failed the next waits for the floor: who hands in the same one in a loop costs one look a second.
         """
         lock = self._lock_for(kind, scope)
-        async with (self.pacing if lock is self.lock else self.repair_pacing).turn() as turn, lock:
+        async with (self.pacing if lock is self.lock else self.repair_pacing).turn() as turn, self._hold(lock):
             is_wanted = self.may_be_taken if kind in (SNAPSHOT, INCREMENT) else None
             found = await self._take(chunks, AskedDocument(kind, source, is_wanted=is_wanted))
             turn.succeeded = found.outcome != VALIDATOR_REFUSED
             return found
+
+    @asynccontextmanager
+    async def _hold(self, lock: trio.Lock) -> AsyncIterator[None]:
+        with trio.move_on_after(PATIENCE_S) as waiting:
+            await lock.acquire()
+        if waiting.cancelled_caught:
+            self.end_asking()
+            await lock.acquire()
+        try:
+            yield
+        finally:
+            lock.release()
 
     def _lock_for(self, kind: str, scope: str) -> trio.Lock:
         if kind == HEAD:

@@ -5,7 +5,8 @@ may have, and says which trust bundle and which head of ours it holds. Bundles a
 there as from anybody, verified whole; what they list is then fetched by the update, coordinators first, from whoever
 has it. So a file that was handed to one node of a site that is cut off reaches the others.
 
-While a coordinator answers and the head is fresh a round is seldom; without that they follow each other as polls do.
+While a coordinator answers and the head is fresh a round is seldom; without that they follow each other as polls do,
+from a minute and a half after the link was cut.
 A peer costs `ASK_S` at most, and rests after that as any source that fails: one that lies, stalls or is behind holds
 up nobody else.
 
@@ -53,8 +54,17 @@ class PeerRounds:
         while True:
             for source in list(self._due()):
                 await self.ask(source)
-            with trio.move_on_after(max(LEAST_S, spread(self._pause_s(), SHARE, self.uniform))):
+            await self.pause()
+
+    async def pause(self) -> None:
+        """Until a round is due again, or a hint comes. Looked at again and again: a coordinator that answered when this
+        began may be gone a moment later.
+        """
+        begun, share = trio.current_time(), spread(1.0, SHARE, self.uniform)
+        while (left_s := begun + max(LEAST_S, share * self._pause_s()) - trio.current_time()) > 0:
+            with trio.move_on_after(min(left_s, OFTEN_S)):
                 await self.sources.wait_woken()
+                return
 
     async def ask(self, source: Source) -> None:
         """One peer; raises nothing for what the other side does."""

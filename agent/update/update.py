@@ -95,6 +95,7 @@ class Update:
     passed_over: frozenset[str] = frozenset()  # listed scopes of unknown types
     _judged_by: object = None
     _asking: dict[trio.CancelScope, int] = field(default_factory=dict)  # each with the epoch of the head that it is of
+    _rounds: set[trio.CancelScope] = field(default_factory=set)  # of rounds that ask others
 
     def __post_init__(self) -> None:
         self.fetching = Fetching(self.node, self.sources, self.admission, self.trust)
@@ -113,6 +114,7 @@ class Update:
             self.head_lock,
             self.trust.walking,
             self.give_up_before,
+            self.end_asking,
         )
 
     async def run(self) -> None:
@@ -213,6 +215,22 @@ class Update:
                 scope.cancel()
         self.preparation.give_up_others()
 
+    def end_asking(self) -> None:
+        """Of the round that asks others now: each may take a connection's time, or drip for ever, and a document that
+        is at hand waits. What the round has already is taken; the rest is asked for again a moment later.
+        """
+        for scope in self._rounds:
+            scope.cancel()
+
+    @contextmanager
+    def _while_nobody_waits(self) -> Iterator[trio.CancelScope]:
+        with trio.CancelScope() as scope:
+            self._rounds.add(scope)
+            try:
+                yield scope
+            finally:
+                self._rounds.discard(scope)
+
     @contextmanager
     def _within_epoch(self) -> Iterator[trio.CancelScope]:
         """What others are asked for, as long as it is of this epoch."""
@@ -229,7 +247,7 @@ class Update:
         """
         planned = plan(self.node.holdings)
         if planned.trust:
-            with self._within_epoch():
+            with self._within_epoch(), self._while_nobody_waits():
                 async with self.trust_lock:  # a round and a head may both want it
                     await self._refresh_trust(source)
             planned = plan(self.node.holdings)
@@ -258,7 +276,7 @@ class Update:
         holder = self.node.holder()
         candidates: list[Candidate] = []
         try:
-            with self._within_epoch() as asked:
+            with self._within_epoch() as asked, self._while_nobody_waits() as round_scope:
                 for wanted_scope in wanted:
                     with self._store_may_refuse([RetryKey.of(wanted_scope)]):
                         found = await self.fetching.obtain(wanted_scope, holder)
@@ -267,6 +285,9 @@ class Update:
                         holder = holder_after(found.verified, holder)
                     else:
                         self._rest(wanted_scope, found)
+            if round_scope.cancelled_caught:
+                for wanted_scope in wanted:
+                    self.put_offs.wait(RetryKey.of(wanted_scope), LOOK_AGAIN_S)
         except StoreError:
             await self._take(candidates)  # what a wide head lists takes its turns
             raise

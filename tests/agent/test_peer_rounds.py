@@ -5,8 +5,10 @@ from contextlib import asynccontextmanager
 from dataclasses import replace
 
 import pytest
+import trio
 
 from agent.sources.peers import SCOPE
+from agent.update.peer_rounds import OFTEN_S, QUIET_S
 from tests.agent.bench import bench
 from tests.agent.peer_lab import peer_lab
 from tests.journeys.lab import lab
@@ -84,6 +86,20 @@ async def test_a_file_that_was_handed_to_a_neighbour_is_fetched_from_it(made, mo
         asked = made.bench.node.counters.of("peer_requests")
         await bring(found)
         assert made.bench.node.counters.of("peer_requests") == asked + 1
+
+
+async def test_a_link_that_is_cut_is_soon_noticed(made, mock_clock, tmp_path):
+    """rules K5, X28: rounds are seldom while a coordinator answers; not for as long as one that was begun then lasts"""
+    async with asking_node(made, mock_clock, tmp_path) as (found, _directory):
+        await found.outside.sources.note_answer(found.coordinator)
+        mock_clock.autojump_threshold = 0
+        begun = trio.current_time()
+        await found.outside.peer_rounds.pause()
+        assert QUIET_S <= trio.current_time() - begun <= QUIET_S + OFTEN_S
+        begun = trio.current_time()
+        await found.outside.peer_rounds.pause()
+        assert trio.current_time() - begun <= OFTEN_S * 1.2
+        mock_clock.autojump_threshold = float("inf")
 
 
 async def test_only_sections_that_are_lacking_are_asked_for(made, mock_clock, tmp_path):

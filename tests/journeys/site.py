@@ -42,7 +42,8 @@ spec: {{coordinators: ["https://{here}:{fleet}"]}}
 ---
 kind: DegradedModePolicy
 id: base
-spec: {{allow: [continue_services, reconnect_peers, validate_peers, report_degraded], allow_unconfirmed_start: true}}
+spec: {{allow: [continue_services, reconnect_peers, validate_peers, report_degraded, use_storage_endpoints],
+  allow_unconfirmed_start: true}}
 ---
 kind: Config
 id: big
@@ -92,7 +93,7 @@ class SiteNode(Gateway):
 
 @dataclass
 class SiteLab:
-    """`number`: of this process's own networks. `by_hand`: more of every node's [peers]."""
+    """`number`: of this process's own networks. `beside`: what is declared beside the nodes, as YAML documents."""
 
     folder: Path
     lab: Lab
@@ -100,6 +101,18 @@ class SiteLab:
     number: int
     relays: Sequence[str]
     nodes: dict[str, SiteNode] = field(default_factory=dict)
+    beside: str = ""
+
+    def cut(self, *names: str) -> None:
+        """From everything outside; nodes of the site reach each other."""
+        for name in names:
+            run("ip", "-n", self.nodes[name].namespace, "route", "replace", "blackhole", "default")
+
+    def mend(self, *names: str) -> None:
+        for name in names:
+            inside = self.nodes[name].namespace
+            run("ip", "-n", inside, "route", "del", "blackhole", "default")
+            run("ip", "-n", inside, "route", "replace", "default", "via", f"198.18.{self.number}.254")
 
     def address(self, index: int) -> str:
         return f"198.18.{self.number}.{index + 1}"
@@ -109,7 +122,8 @@ class SiteLab:
         declared.mkdir(exist_ok=True)
         (declared / "big.bin").write_bytes(data)
         nodes = "".join(NODE.format(name=name, relay=str(name in self.relays).lower()) for name in self.nodes)
-        (declared / "site.yaml").write_text(STATE.format(here=self.link.here, **self.lab.ports) + nodes)
+        text = STATE.format(here=self.link.here, **self.lab.ports) + nodes + self.beside
+        (declared / "site.yaml").write_text(text)
         self.lab.good("apply", "-f", declared, "--yes")
 
     def join(self, names: Sequence[str] = ()) -> None:
@@ -177,8 +191,10 @@ class SiteLab:
 
 
 @contextmanager
-def site(folder: Path, names: Sequence[str], relays: Sequence[str] = (), *, more: str = "") -> Iterator[SiteLab]:
-    """`more`: lines of every node's `[peers]`."""
+def site(
+    folder: Path, names: Sequence[str], relays: Sequence[str] = (), *, more: str = "", settings: str = UNGUARDED
+) -> Iterator[SiteLab]:
+    """`more`: lines of every node's `[peers]`. `settings`: the coordinator's, and tables behind them."""
     skip_unless_possible()
     folder.mkdir(exist_ok=True)
     number = os.getpid() % 200 + 20
@@ -197,7 +213,7 @@ def site(folder: Path, names: Sequence[str], relays: Sequence[str] = (), *, more
         run("ip", "route", "replace", f"198.18.{number}.0/24", "via", link.there)
         (folder / "coordinator").mkdir()
         everywhere = ("--listen", "0.0.0.0:0", "--listen-join", "0.0.0.0:0", "--host", link.here)
-        lab = stack.enter_context(running(folder / "coordinator", *everywhere, settings=UNGUARDED))
+        lab = stack.enter_context(running(folder / "coordinator", *everywhere, settings=settings))
         made = SiteLab(folder, lab, link, number, relays)
         for index, name in enumerate(names):
             made.nodes[name] = node = SiteNode(folder / name, lab, node_id=name)

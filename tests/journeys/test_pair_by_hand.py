@@ -20,7 +20,7 @@ from tests.fakes.cluster import CLUSTER_ID, DAY, NOW, Cluster, listing
 from tests.fakes.ports import held_port
 from tests.journeys.interpreter import AGENT_PYTHON
 from tests.world import programs
-from wire.certificate import Certificate, pem_to_der
+from wire.certificate import Certificate, fingerprint, pem_to_der
 
 WITHIN_S = 60.0
 BOOTSTRAP, ROUTES = "node_bootstrap", "route_policy"
@@ -109,6 +109,11 @@ map_bytes = {256 << 20}
         done = self.holdfast("import", "--socket", str(self.socket_path), *map(str, files))
         assert done.status == 0, done.out + done.err
 
+    def may_speak_to(self, other: "HandNode", certificate: str) -> str:
+        """The reason, as a service is given it."""
+        client = Client(self.socket_path, self.folder / "none", timeout_s=WITHIN_S)
+        return client.may("validate_peers", resource=other.node_id, certificate=certificate).reason
+
     def status(self) -> "dict[str, object] | None":
         """None while nobody answers."""
         try:
@@ -126,6 +131,10 @@ map_bytes = {256 << 20}
         while not holds():
             assert time.monotonic() < until, (self.folder / "log").read_text()[-4000:]
             time.sleep(0.2)
+
+
+def fingerprint_of(pem: str) -> str:
+    return fingerprint(pem_to_der(pem.encode()))
 
 
 @dataclass
@@ -200,6 +209,10 @@ def test_a_pair_by_hand(pair):
     assert relay["for_nodes"] == ["node-b"]
     assert relay["documents"] == 2
     assert relay["heads"] == 1
+
+    # A service at a asks whether who has shown a certificate is b (rules K49): agent.toml names it, and no directory.
+    said = {pin: a.may_speak_to(b, pin) for pin in map(fingerprint_of, shown.values())}
+    assert said == {fingerprint_of(shown["node-a"]): "not_pinned", fingerprint_of(shown["node-b"]): "ok"}
 
     # The other way round: a has a sound base, so a change comes by itself; both have been restarted meanwhile.
     for node in (a, b):
