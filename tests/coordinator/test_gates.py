@@ -75,7 +75,7 @@ def test_what_it_has_is_renewed_for_as_long_as_that_takes(press: Press) -> None:
     press.become(1, ChangeState.HALTED)
     press.move(1, Step.HELD)
     reader = press.reader().follow()
-    for _ in range(30):
+    for _ in range(14):
         pass_by(press, DAY, 6 * HOUR)
         reader.follow()
         ends = [held.envelope.expires_at for scope, held in reader.holder.active.items() if scope != "head"]
