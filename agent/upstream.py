@@ -22,8 +22,11 @@ from agent.report.heartbeat import Reporting
 from agent.sources.sources import Sources
 from agent.sources.way import Way
 from agent.state.node import RunningNode
+from agent.storage.replicating import Replicating
 from agent.storage.storage_api import PublishedFilesApi
 from agent.storage.storage_listener import StorageListener
+from agent.storage.storage_terms import SignedTerms
+from agent.storage.taking import FileTaking
 from agent.update.admission import Admission
 from agent.update.head_proof import Showing
 from agent.update.peer_rounds import PeerRounds
@@ -34,6 +37,7 @@ from agent.update.trust import TrustChain
 from agent.update.update import Update
 from store.published_files import PublishedFiles
 from store.relay import RelayBounds, RelayStore
+from wire.certificate import fingerprint
 from wire.tls_contexts import TlsIdentity
 
 CLOSE_S = 1.0
@@ -140,8 +144,10 @@ def build(
     relay = Relay(node, _relay_store(node, opened), sources.peers)
     peer_api = PeerApi(node, sources.peers, Shelf(node, relay), Standings(node, relay))
     peer_listener = PeerListener(node, identity, sources.peers, peer_api)
-    storage_api = PublishedFilesApi(node, _published_files(node, opened), paths.temporary)
-    storage_listener = StorageListener(node, identity, storage_api)
+    taking = FileTaking(node, _published_files(node, opened), paths.temporary, SignedTerms(node), relay.followed_bundle)
+    storage_api = PublishedFilesApi(node, taking, _writers(node))
+    copying = Replicating(node, taking, lambda: identity.identity, lambda: storage_api.brought_at, uniform)
+    storage_listener = StorageListener(node, identity, storage_api, copying.run)
     admission = Admission(node)
     update = Update(
         node,
@@ -186,6 +192,10 @@ def build(
         PeerRounds(node, sources, update, uniform),
         NeighbourHeads(node, sources, relay, uniform),
     )
+
+
+def _writers(node: RunningNode) -> frozenset[str]:
+    return frozenset(fingerprint(writer.certificate) for writer in node.settings.storage.writers)
 
 
 def _published_files(node: RunningNode, opened: OpenedStore) -> PublishedFiles:

@@ -3,12 +3,16 @@
     trust/ documents/ increments/ recoveries/ heads/      as `holdfastctl publish --to` names them
 
 It is no part of what this node runs: no scope, no pointer leads here. Who puts a file in has judged it
-(agent/storage/judging.py). `load` reads what is there, once, on a reading thread; `put` and `remove` are of the writing
+(agent/storage/taking.py). `load` reads what is there, once, on a reading thread; `put` and `remove` are of the writing
 thread. Others may look one of `files` up meanwhile; who goes through all of them takes `now()`. They are as many as a
 fleet has, so what a file costs does not depend on how many lie here.
+
+What a head or a recovery was that is taken away is remembered, beside the folders in `removed`, until its own time is
+over: else whoever may take one away could put an older one in its place.
 """
 
 import hashlib
+import os
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -16,6 +20,7 @@ from pathlib import Path
 
 from snapshot import envelope as envelopes
 from snapshot.container import ChunkParts
+from snapshot.envelope import RECOVERY
 from snapshot.identifiers import HEAD
 from snapshot.limits import Limits
 from snapshot.reasons import Rejected
@@ -23,7 +28,11 @@ from store.base.disk import Disk, refusal
 from store.base.errors import StoreError, StoreFault
 
 FOLDERS = ("trust", "documents", "increments", "recoveries", "heads")
+VERSIONED = ("recoveries", "heads")  # whose names stay, while what lies under them goes forward
+REMOVED = "removed"
 PIECE_BYTES = 256 << 10
+Version = tuple[int, int]
+NO_VERSION: Version = (0, 0)
 _HASHED = re.compile(r"[0-9a-f]{64}\.hfs", re.ASCII)
 _NUMBERED = re.compile(r"[1-9][0-9]{0,15}\.hfs", re.ASCII)
 _OPENING_BYTES = 128 << 10
@@ -31,11 +40,12 @@ _OPENING_BYTES = 128 << 10
 
 @dataclass(frozen=True)
 class PublishedFile:
-    """`version`: of a head, so that none goes back."""
+    """`version`, `ends_at`: of a head and a recovery, so that none goes back, and none goes before its time."""
 
     sha256: str
     size: int
-    version: tuple[int, int] = (0, 0)
+    version: Version = NO_VERSION
+    ends_at: float = 0
 
 
 class PublishedFiles:
@@ -48,6 +58,7 @@ class PublishedFiles:
         self._disk = disk
         self._limits = limits
         self._files: dict[str, PublishedFile] = {}
+        self._gone: dict[str, PublishedFile] = {}  # of what was taken away: path -> what it was
         self.used_bytes = 0
 
     @property
@@ -58,6 +69,15 @@ class PublishedFiles:
         """As they are at this moment, whatever comes and goes after it."""
         return self._files.copy()
 
+    def highest(self, path: str, now: float) -> Version:
+        """Of what lies here or was taken away in its time."""
+        here, gone = self._files.get(path), self._gone.get(path)
+        versions = [file.version for file in (here, gone) if file is not None and (file is here or file.ends_at > now)]
+        return max(versions, default=NO_VERSION)
+
+    def place(self, path: str) -> Path:
+        return self._folder / path
+
     def load(self) -> None:
         """StoreError. What was cut off by a crash is a temporary file, and goes with the others at the start."""
         try:
@@ -66,6 +86,7 @@ class PublishedFiles:
                     self._disk.make_directory(self._folder / name)
             self._files = dict(self._read_folders())
             self.used_bytes = sum(file.size for file in self._files.values())
+            self._gone = dict(self._read_gone())
         except OSError as error:
             raise refusal(error) from error
 
@@ -88,7 +109,10 @@ class PublishedFiles:
 
     def remove(self, path: str) -> None:
         """Gone already is as good. StoreError."""
+        before = self._files.get(path)
         try:
+            if before is not None and is_versioned(path):
+                self._remember(path, before)
             self._disk.remove(self._folder / path)
         except OSError as error:
             raise refusal(error) from error
@@ -120,17 +144,48 @@ class PublishedFiles:
                     continue
                 with found.open("rb") as file:
                     digest = hashlib.file_digest(file, "sha256").hexdigest()
-                yield path, PublishedFile(digest, found.stat().st_size, self._version(folder, found))
+                yield path, PublishedFile(digest, found.stat().st_size, *self._times(folder, found))
 
-    def _version(self, folder: str, found: Path) -> tuple[int, int]:
-        if folder != "heads":
-            return (0, 0)
+    def _times(self, folder: str, found: Path) -> tuple[Version, float]:
+        if folder not in VERSIONED:
+            return NO_VERSION, 0
         with found.open("rb") as file:
             try:
                 opening = ChunkParts([file.read(_OPENING_BYTES)], self._limits).opening()
-                return envelopes.parse(opening.envelope, HEAD, self._limits).version
+                said = envelopes.parse(opening.envelope, HEAD if folder == "heads" else RECOVERY, self._limits)
             except Rejected:
-                return (0, 0)
+                return NO_VERSION, 0
+        return said.version, said.expires_at
+
+    def _remember(self, path: str, file: PublishedFile) -> None:
+        """One line more, durable before the file goes."""
+        self._disk.about_to("write")
+        line = f"{path} {file.version[0]} {file.version[1]} {int(file.ends_at)}\n"
+        with (self._folder / REMOVED).open("ab") as opened:
+            opened.write(line.encode())
+            opened.flush()
+            os.fsync(opened.fileno())
+        self._gone[path] = file
+
+    def _read_gone(self) -> Iterator[tuple[str, PublishedFile]]:
+        """Written anew without what a later line says again; of a line that was cut off nothing was taken away."""
+        place, found = self._folder / REMOVED, dict[str, PublishedFile]()
+        lines = place.read_bytes().splitlines(keepends=True) if place.exists() else []
+        for line in lines:
+            path, *numbers = line.decode(errors="replace").split()
+            if line.endswith(b"\n") and len(numbers) == 3 and all(map(str.isdecimal, numbers)) and is_path(path):
+                epoch, number, ends_at = map(int, numbers)
+                found[path] = PublishedFile("", 0, (epoch, number), ends_at)
+        if len(found) < len(lines):
+            said = "".join(
+                f"{path} {file.version[0]} {file.version[1]} {int(file.ends_at)}\n" for path, file in found.items()
+            )
+            self._disk.replace_file(place, said.encode(), self._folder / f"{REMOVED}.new")
+        return iter(found.items())
+
+
+def is_versioned(path: str) -> bool:
+    return path.partition("/")[0] in VERSIONED
 
 
 def is_path(path: str) -> bool:

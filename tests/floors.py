@@ -61,7 +61,7 @@ ROOMS: dict[str, tuple[str, ...]] = {
     ),
     "agent.storage": (
         *("snapshot", "wire", "wire.peers", "store.base", "store"),
-        *("agent.config", "agent.state", "agent.relay", "agent.enrolment"),
+        *("agent.base", "agent.state", "agent.relay", "agent.enrolment"),
     ),
     "agent.local": (
         *("snapshot", "wire", "wire.local", "store.base"),

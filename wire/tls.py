@@ -157,16 +157,16 @@ class ServerAuthTransport:
 
 class AskingTransport:
     """Asks for a client certificate and takes none as well: files for anybody, changes for those that are pinned. One
-    that is shown and not pinned ends the handshake. The table is as it was configured.
+    that is shown and not pinned ends the handshake.
     """
 
     def __init__(self, table: PinTable, shown: KeyPair, limits: ListenerLimits) -> None:
-        self._table = table
         self._limits = limits
-        self.show(shown)
+        self.show(table, shown)
 
-    def show(self, shown: KeyPair) -> None:
+    def show(self, table: PinTable, shown: KeyPair) -> None:
         """From the next handshakes on."""
+        self._table = table
         self._context = pinned_server_context(shown, [pin.der for pin in self._table])
         self._context.verify_mode = ssl.CERT_OPTIONAL if len(self._table) else ssl.CERT_NONE
 

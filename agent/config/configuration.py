@@ -264,6 +264,11 @@ class StorageTable:
     writers: tuple[StorageWriter, ...] = setting(
         array(inline_table(StorageWriter)), (), "The coordinators that may write here; at most 16."
     )
+    copy_bytes_per_s: int = setting(
+        number(256 * KIB, GIB),
+        16 * MIB,
+        "The most that is fetched in a second from the stores that `replicates` of the StorageEndpoint names.",
+    )
 
 
 @dataclass(frozen=True, kw_only=True)

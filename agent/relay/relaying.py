@@ -161,6 +161,10 @@ class Relay:
         except (OSError, StoreError) as error:
             log.warning("trust bundle not kept for others", version=version, error=str(error))
 
+    def followed_bundle(self, version: int) -> bytes | None:
+        """As it came; None of one that is not kept. StoreError. On any thread."""
+        return self.store.bundle(version) if version in self.store.bundle_versions() else None
+
     def head_for(self, node_id: str) -> Head | None:
         """What the kept head of a node lists, while it is in its time. On a reading thread: the first look reads it.
         One that is damaged, or gone a moment ago, is as if it were not there: others are answered all the same.

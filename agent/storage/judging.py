@@ -3,12 +3,13 @@
 A head and a document are judged as their addressee would judge them, but for what only he knows (relaying.py): so they
 are signed, whole, of this cluster and in their time. So is an increment, up to what it makes of a state that only its
 node has. A recovery is judged whole. A trust bundle that is newer than this node's has to be signed by roots that this
-node believes; older ones have been followed, their keys may be gone, and they are kept by their form alone.
+node believes; one that it has followed has to be the one that it followed, byte for byte but for who signed it. Those
+from before its time are kept by their form alone: the keys that signed them may be gone.
 
 Each has to be of this node's shard, and to bear the name that follows from what it says of itself.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 
 from agent.relay.relaying import as_addressee
@@ -20,24 +21,47 @@ from snapshot.envelope import INCREMENT, RECOVERY, SNAPSHOT, Envelope
 from snapshot.identifiers import HEAD
 from snapshot.reasons import Reason, Rejected
 from snapshot.verifier_state import VerifierState
-from snapshot.verify import judge_opening, verify
+from snapshot.verify import judge_opening, signed_sizes, verify
 from store.published_files import PIECE_BYTES
 from store.relay import digest_of
 
 KINDS = {"trust": SNAPSHOT, "documents": SNAPSHOT, "increments": INCREMENT, "recoveries": RECOVERY, "heads": HEAD}
+FollowedBundle = Callable[[int], bytes | None]
+"""The trust bundle of a version as this node has followed it, or nothing."""
 
 
-def judge_file(path: str, file: Path, holder: VerifierState, shards: Sequence[StorageShard], now: float) -> Envelope:
+def document_path(snapshot_id: str) -> str:
+    return f"documents/{digest_of(snapshot_id)}.hfs"
+
+
+def judge_place(path: str, opening: bytes, holder: VerifierState, shards: Sequence[StorageShard]) -> Envelope:
+    """By the first bytes, before all of it has come. Rejected."""
+    return _judge_place(path, ChunkParts([opening], holder.limits).opening(), holder, shards)
+
+
+def judge_file(
+    path: str,
+    file: Path,
+    holder: VerifierState,
+    shards: Sequence[StorageShard],
+    now: float,
+    followed: FollowedBundle,
+) -> Envelope:
     """Rejected. On a verifying thread."""
     folder = path.partition("/")[0]
     opening, kind = _opening(file, holder), KINDS[folder]
-    said = envelopes.parse(opening.envelope, kind, holder.limits)
-    _check_place(path, said, holder, shards)
+    said = _judge_place(path, opening, holder, shards)
     addressee = as_addressee(holder, said)
     if folder == "trust":
         known = holder.bundle.version if holder.bundle is not None else 0
+        before = followed(said.config_version)
         if said.config_version > known:
             judge_opening(opening, addressee, kind=kind, now=now)
+        elif before is not None and _signed_parts(_pieces(file), holder) != _signed_parts([before], holder):
+            expected = "the bundle that this node has followed"
+            raise Rejected(
+                8, Reason.VERSION_CONFLICT, expected=expected, found=f"another one of version {said.config_version}"
+            )
     elif kind == INCREMENT:
         _judge_increment(file, addressee, now)
     else:
@@ -52,6 +76,20 @@ def _judge_increment(file: Path, addressee: VerifierState, now: float) -> None:
     except Rejected as refused:
         if refused.reason not in (Reason.BASE_MISMATCH, Reason.NOT_YET_VALID):
             raise
+
+
+def _judge_place(path: str, opening: Opening, holder: VerifierState, shards: Sequence[StorageShard]) -> Envelope:
+    said = envelopes.parse(opening.envelope, KINDS[path.partition("/")[0]], holder.limits)
+    _check_place(path, said, holder, shards)
+    return said
+
+
+def _signed_parts(pieces: Iterable[bytes], holder: VerifierState) -> list[bytes]:
+    """Of a trust bundle: what its signatures are over, and what that names by its hash."""
+    parts = ChunkParts(pieces, holder.limits)
+    envelope, manifest = parts.opening().envelope, parts.manifest()
+    sizes = signed_sizes(envelopes.parse(envelope, SNAPSHOT, holder.limits), manifest, holder)
+    return [envelope, manifest, *parts.sections(tuple(sizes.values()))]
 
 
 def _check_place(path: str, said: Envelope, holder: VerifierState, shards: Sequence[StorageShard]) -> None:

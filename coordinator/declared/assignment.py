@@ -1,14 +1,23 @@
-"""Who is told of a service, of what it goes out by, of a route, of a policy, of files (format.md 9, 10). Pure.
+"""Who is told of a service, of what it goes out by, of a route, of a policy, of files, of a store that is copied
+(format.md 9, 10). Pure.
 
 A member that is draining (rules J30) goes on with what it had, as that is declared by now, and is given no work that it
 did not have: no service, no files, no entrance. What the core has to know to carry what others run is no work of its
 own, and goes on: without it, traffic that still comes through would fall.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 
-from coordinator.declared.kinds import Config, EgressResource, EntryPolicy, Route, Service, SessionPolicy
-from coordinator.declared.model import Subject, selects
+from coordinator.declared.kinds import (
+    Config,
+    EgressResource,
+    EntryPolicy,
+    Route,
+    Service,
+    SessionPolicy,
+    StorageEndpoint,
+)
+from coordinator.declared.model import Model, Subject, selects
 from coordinator.declared.selection_index import SelectionIndex
 
 
@@ -87,3 +96,40 @@ def takes(route: Route, service: Service | None, subject: Subject) -> bool:
     if enters_by(route, subject):
         return True
     return service is not None and runs(service, subject)
+
+
+# ---- which stores copy from which (`replicates`). Only what members run counts: no other store says what it has
+
+
+def copied_stores(model: Model, node_id: str) -> list[StorageEndpoint]:
+    """In the order of their ids; of itself a node copies nothing."""
+    named = {name for endpoint in _run_by(model, node_id) for name in endpoint.replicates}
+    return [endpoint for endpoint in _endpoints(model, named) if endpoint.node != node_id]
+
+
+def copying_nodes(model: Model, node_id: str) -> list[str]:
+    own = {endpoint.id for endpoint in _run_by(model, node_id)}
+    copying = (endpoint.node for endpoint in model.storage_endpoints if not own.isdisjoint(endpoint.replicates))
+    return sorted({reader for reader in copying if reader in model.members and reader != node_id})
+
+
+def store_partners(model: Model, endpoint: StorageEndpoint) -> set[str]:
+    """Nodes, beside the one that runs it."""
+    copied = {source.node for source in _endpoints(model, endpoint.replicates)}
+    return copied | {other.node for other in model.storage_endpoints if endpoint.id in other.replicates}
+
+
+def store_partners_of(model: Model, node_id: str) -> set[str]:
+    """Whose directories have its certificates for that."""
+    return {source.node for source in copied_stores(model, node_id)} | set(copying_nodes(model, node_id))
+
+
+def _run_by(model: Model, node_id: str) -> Iterator[StorageEndpoint]:
+    return (endpoint for endpoint in model.storage_endpoints if endpoint.node == node_id)
+
+
+def _endpoints(model: Model, names: Iterable[str]) -> list[StorageEndpoint]:
+    wanted = set(names)
+    return [
+        endpoint for endpoint in model.storage_endpoints if endpoint.id in wanted and endpoint.node in model.members
+    ]

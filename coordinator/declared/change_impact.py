@@ -33,13 +33,14 @@ from collections.abc import Iterator, Mapping, Sequence, Set
 from weakref import ref
 
 from coordinator.declared import peers, site_relays
-from coordinator.declared.assignment import used_resources
+from coordinator.declared.assignment import store_partners_of, used_resources
 from coordinator.declared.config_scope import CONFIG
 from coordinator.declared.kinds import Config, EgressResource, Node, QosPolicy, Resource, Route, Service
 from coordinator.declared.model import Key, Model, ModelOrigin, Subject, selects
 from coordinator.declared.next_model import FEW
 from coordinator.declared.node_scopes import NodeBootstrap, PeerDirectory
 from coordinator.declared.scope_view import ScopeView, Sections
+from coordinator.declared.tenant_scopes import StorageDirectory
 from coordinator.declared.views import VIEWS, holds, scope_types, sections
 from snapshot.identifiers import Scope
 
@@ -47,6 +48,7 @@ Touched = tuple[str, Scope]  # node id, and a scope that it holds before or afte
 Groups = dict[str, dict[str, dict[Scope, list[Resource]]]]  # by scope type, organization and scope
 Pair = tuple[Subject | None, Subject | None]  # a node before and after
 _DIRECTORY, _BOOTSTRAP = Scope(PeerDirectory.TYPE), Scope(NodeBootstrap.TYPE)
+_STORAGE = Scope(StorageDirectory.TYPE)
 _ANYBODYS = ""  # no organization's: everybody may know of it
 
 
@@ -72,6 +74,7 @@ def _work_out(before: Model, after: Model, few: int) -> frozenset[Touched]:
         found.update(_own(before, after, old, new))
     seen = {node_id: pair for node_id, pair in pairs.items() if _is_seen_otherwise(before, after, *pair)}
     found.update(_directories(before, after, seen, found, few))
+    found.update(_copying_stores(before, after, seen))
     for model in (before, after):
         found.update(_scopes_about(model, changed | _services_that_use(model, changed), found))
         if before.authorities != after.authorities:
@@ -185,6 +188,15 @@ def _are_pairs_policed_otherwise(before: Model, after: Model) -> bool:
     """Whose policy changed is found by it (`_scopes_about`); where there are relays the other end is told, too."""
     has_relays = site_relays.has_relays(before) or site_relays.has_relays(after)
     return has_relays and before.peer_policies != after.peer_policies
+
+
+def _copying_stores(before: Model, after: Model, seen: Mapping[str, Pair]) -> Iterator[Touched]:
+    """Those that copy from a store of one of the `seen`, or the other way round: they know it by its certificates."""
+    for model in (before, after):
+        running = {endpoint.node for endpoint in model.storage_endpoints} & seen.keys()
+        for partner in (partner for node_id in running for partner in store_partners_of(model, node_id)):
+            if partner in model.subjects and holds(model, model.subjects[partner], _STORAGE):
+                yield partner, _STORAGE
 
 
 def _choosers(before: Model, after: Model, seen: Mapping[str, Pair]) -> set[str]:

@@ -418,7 +418,8 @@ class StorageEndpoint(Resource):
         " Nodes show it no certificate of their own then. It speaks TLS 1.3, and redirects are not followed. It is"
         " believed nothing: what it gives is verified all the same, and whoever runs it sees what is asked for. A"
         " coordinator writes there what `organizations` and `families` say, and nothing of another organization;"
-        " `replicates` is told to the node that runs it."
+        " The node that runs it copies from the endpoints that `replicates` names, which nodes run as well, whatever it"
+        " lacks: also while every coordinator is away."
     )
 
     url: str = member(ENDPOINT, "where it answers")

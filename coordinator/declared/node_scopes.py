@@ -1,8 +1,5 @@
 """The scope types that say what a node itself is, whom it may know and what it may go on doing. Pure."""
 
-import base64
-from functools import lru_cache
-
 from coordinator.declared import peers
 from coordinator.declared.kinds import MUTUAL_PULL, Cluster, DegradedModePolicy, PeerPolicy, Resource
 from coordinator.declared.model import Model, Subject, most, policy_of, selects
@@ -11,6 +8,8 @@ from coordinator.declared.scope_view import (
     ScopeView,
     Sections,
     ValueOrigin,
+    encode_certificate,
+    encode_pins,
     node_sources,
     split,
     way_of_selection,
@@ -31,7 +30,7 @@ class NodeBootstrap(ScopeView):
 
     def sections(self, model: Model, subject: Subject, _scope: Scope) -> Sections:
         cluster = model.cluster
-        listed = {fingerprint(der): {"certificate": _encode(der)} for der in model.authorities}
+        listed = {fingerprint(der): {"certificate": encode_certificate(der)} for der in model.authorities}
         return {
             "cluster": {"cluster_id": model.cluster_id, "coordinators": list(cluster.coordinators) if cluster else []},
             "node": _own_entry(subject),
@@ -171,7 +170,7 @@ def _peer(peer: Subject, policy: PeerPolicy | None, is_relay: bool) -> dict[str,
         "site_id": peer.member.site_id,
         "addresses": list(peer.declared.addresses),
         "url": peer.member.direct_url,
-        "certificates": [_encode(der) for der in peer.member.certificates],
+        "certificates": encode_pins(peer.member),
         **({"relay": True} if is_relay else {}),
         **_flow(policy),
     }
@@ -183,9 +182,3 @@ def _flow(policy: PeerPolicy | None) -> dict[str, object]:
         return {}
     flow: dict[str, object] = {} if policy.fetch == MUTUAL_PULL else {"type": policy.fetch}
     return flow if not policy.automatic_refresh else flow | {"automatic_refresh": policy.automatic_refresh == "yes"}
-
-
-@lru_cache(maxsize=16_384)
-def _encode(der: bytes) -> str:
-    """A certificate stands in as many directories as one has entries."""
-    return base64.b64encode(der).decode()

@@ -528,8 +528,29 @@ def _storage(together: _Together, endpoint: StorageEndpoint) -> Iterator[FieldFa
         yield _fault(given[1], f"stands beside {given[0]}", "say in one way what the mirror's server shows")
     if endpoint.id in endpoint.replicates:
         yield _fault("replicates", "copies from itself", f"remove {endpoint.id} here")
+    if endpoint.replicates and not endpoint.node:
+        yield _fault("replicates", "no node runs it, so nobody copies", "name its node, or leave this out")
     for other in endpoint.replicates:
         yield from _check_reference(together, StorageEndpoint, other, "replicates")
+        yield from _check_source(endpoint, together.resources.get((StorageEndpoint.KIND, other)))
+
+
+def _check_source(endpoint: StorageEndpoint, source: Resource | None) -> Iterator[FieldFault]:
+    """What a store may list is what it may have: all that lies at the other one."""
+    if not isinstance(source, StorageEndpoint):
+        return
+    if not source.node:
+        message = f"no node runs {source.id}, and no other store says what it has"
+        yield _fault("replicates", message, "name an endpoint that a node runs")
+    elif not _may_have_all(endpoint, source):
+        remedy = f"give {endpoint.id} the organizations of {source.id} as well, or leave it out here"
+        yield _fault("replicates", f"{source.id} keeps what is of organizations that {endpoint.id} is not for", remedy)
+
+
+def _may_have_all(endpoint: StorageEndpoint, source: StorageEndpoint) -> bool:
+    if not endpoint.organizations:
+        return True
+    return bool(source.organizations) and set(source.organizations) <= set(endpoint.organizations)
 
 
 def _check_reference(

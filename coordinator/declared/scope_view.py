@@ -8,6 +8,7 @@ The objects are in node_scopes.py and tenant_scopes.py, their table in views.py.
 type (who may hold it, who may share it) is in snapshot/, where nodes read it, too.
 """
 
+import base64
 import hashlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -15,7 +16,7 @@ from functools import lru_cache
 from typing import ClassVar
 
 from coordinator.declared.kinds import Node, Resource, Selector
-from coordinator.declared.model import Kind, Model, Subject
+from coordinator.declared.model import Kind, MemberEntry, Model, Subject
 from snapshot.identifiers import Scope
 from wire.operators.fleet_answers import DeclaredSource
 
@@ -124,6 +125,17 @@ def way_of_selection(selector: Selector, subject: Subject) -> str:
         return f"{subject.node_id} by its id"
     roles = [f"role {role}" for role in selector.roles if role in subject.roles]
     return " and ".join([*roles[:1], *(f"label {name}={value}" for name, value in sorted(selector.labels.items()))])
+
+
+def encode_pins(member: MemberEntry) -> list[str]:
+    """The certificates by which others know it."""
+    return [encode_certificate(der) for der in member.certificates]
+
+
+@lru_cache(maxsize=16_384)
+def encode_certificate(der: bytes) -> str:
+    """A certificate stands in as many directories as one has entries."""
+    return base64.b64encode(der).decode()
 
 
 @lru_cache(maxsize=65_536)

@@ -5,12 +5,15 @@ sessions of thin nodes, classes of traffic, and mirrors. Pure.
 from dataclasses import asdict
 
 from coordinator.declared.assignment import (
+    copied_stores,
+    copying_nodes,
     enters,
     enters_by,
     first_that_binds,
     is_assigned,
     is_bound_by,
     runs,
+    store_partners,
     takes,
     used_resources,
 )
@@ -28,9 +31,11 @@ from coordinator.declared.kinds import (
 from coordinator.declared.model import Model, Subject
 from coordinator.declared.scope_view import (
     DRAINING,
+    MEMBER,
     ScopeView,
     Sections,
     ValueOrigin,
+    encode_pins,
     resource_of,
     split,
     way_of_selection,
@@ -44,6 +49,7 @@ from wire.operators.fleet_answers import DeclaredSource
 
 SERVICES = "service_assignment"
 ENTRY_POLICIES, SESSION_POLICIES = "entry_policies", "session_policies"
+REPLICATION_SOURCES, REPLICATION_READERS = "replication_sources", "replication_readers"
 MOST_NAMED = 10  # scopes in a sentence
 
 
@@ -179,7 +185,9 @@ class QosPolicies(ScopeView):
 
 
 class StorageDirectory(ScopeView):
-    """`endpoints` is for everybody; a storage_config node is also told what it runs itself."""
+    """`endpoints` is for everybody; a storage_config node is also told what it runs itself, from whom that copies and
+    who copies from it.
+    """
 
     TYPE = "storage_directory"
     SHOWN = (StorageEndpoint,)
@@ -202,18 +210,34 @@ class StorageDirectory(ScopeView):
             for endpoint in model.storage_endpoints
             if endpoint.node == subject.node_id
         }
-        return {"endpoints": endpoints, "shards": own}
+        copied = {
+            endpoint.id: {"url": endpoint.url, "certificates": encode_pins(model.members[endpoint.node])}
+            for endpoint in copied_stores(model, subject.node_id)
+        }
+        readers = {
+            node_id: {"certificates": encode_pins(model.members[node_id])}
+            for node_id in copying_nodes(model, subject.node_id)
+        }
+        told = {REPLICATION_SOURCES: copied, REPLICATION_READERS: readers}
+        return {"endpoints": endpoints, "shards": own, **{name: entries for name, entries in told.items() if entries}}
 
     def is_common(self, _model: Model, subject: Subject, _scope: Scope) -> bool:
         return "storage_config" not in subject.roles  # what it runs is its own
 
-    def concerns(self, _model: Model, resource: Resource, subject: Subject) -> bool:
+    def concerns(self, model: Model, resource: Resource, subject: Subject) -> bool:
         if not isinstance(resource, StorageEndpoint):
             return False
-        return subject.serves_any(resource.organizations) or resource.node == subject.node_id
+        if subject.serves_any(resource.organizations) or resource.node == subject.node_id:
+            return True
+        return subject.node_id in store_partners(model, resource)
 
     def origin(self, model: Model, subject: Subject, _scope: Scope, section: str, entry: str) -> ValueOrigin:
+        if section == REPLICATION_READERS:
+            return ValueOrigin("a store that it runs copies from one of this node", (DeclaredSource(MEMBER, entry),))
         endpoint = resource_of(model, StorageEndpoint, entry)
+        if section == REPLICATION_SOURCES:
+            sources = DeclaredSource(StorageEndpoint.KIND, entry), DeclaredSource(MEMBER, endpoint.node)
+            return ValueOrigin("a store of this node copies from it", sources)
         if section == "shards":
             because = "it is run by this node"
         elif endpoint.organizations:

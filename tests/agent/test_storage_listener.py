@@ -10,6 +10,7 @@ import pytest
 import trio
 
 from agent.config.configuration import StorageTable, StorageWriter
+from agent.storage.replicating import Replicating
 from snapshot.mirrors import MirrorTls
 from store.relay import digest_of
 from tests.agent.bench import Bench, bench
@@ -34,10 +35,11 @@ class StorageLab:
     stranger: HttpClient[Endpoint]
     to: Endpoint
     made: PeerLab
+    copier: Replicating  # a round at a time, when a test asks for one
 
     @property
     def kept(self):
-        return self.bench.outside.storage_listener.api.kept
+        return self.bench.outside.storage_listener.api.taking.kept
 
     async def shard(self, **members: object) -> None:
         entry = {"url": "https://s.example:1", "families": [], "organizations": [], "replicates": []} | members
@@ -82,6 +84,8 @@ async def storage_lab(one, **limits: int) -> AsyncIterator[StorageLab]:
     async with bench(one) as made:
         await made.settle()
         pair = made.outside.joining.identity.present()
+        copier = made.outside.storage_listener.copy.__self__
+        made.outside.storage_listener.copy = trio.sleep_forever
         async with trio.open_nursery() as nursery:
             nursery.start_soon(made.outside.storage_listener.run)
             await made.outside.storage_listener.listening.wait()
@@ -92,7 +96,7 @@ async def storage_lab(one, **limits: int) -> AsyncIterator[StorageLab]:
                 HttpClient(HttpsConnector.to_mirror(mirror)),
                 HttpClient(HttpsConnector.to_node([pair.der], write(one.folder, "coord-9", other))),
             ]
-            lab = StorageLab(made, *clients, to, PeerLab(made, one.folder, to))
+            lab = StorageLab(made, *clients, to, PeerLab(made, one.folder, to), copier)
             try:
                 yield lab
             finally:
@@ -180,7 +184,7 @@ async def test_what_nobody_has_signed_so_is_refused_and_the_next_is_kept(made, m
         assert status == 422, (name, code)
     for where in ("documents/short.hfs", "elsewhere/x.hfs", f"heads/{'A' * 64}.hfs"):
         assert await made.put(where, data) == (404, "not_found")
-    assert not made.kept.files and not list(made.bench.outside.storage_listener.api.temporary.glob("published*"))
+    assert not made.kept.files and not list(made.bench.outside.storage_listener.api.taking.temporary.glob("published*"))
     assert await made.put(path, data) is True
 
 
@@ -211,7 +215,7 @@ async def test_who_brings_a_file_slowly_holds_up_nobody(made, mock_clock):
     async with trio.open_nursery() as nursery:
         nursery.start_soon(made.put, document_path(slow), pieces())
         await begun.wait()
-        await until_some(made.bench.outside.storage_listener.api.temporary)
+        await until_some(made.bench.outside.storage_listener.api.taking.temporary)
         with trio.fail_after(5):
             assert await made.put(document_path(other), other.to_bytes()) is True
         assert list(made.kept.files) == [document_path(other)]

@@ -110,7 +110,7 @@ resources = st.one_of(
     ),
     _named(
         StorageEndpoint, ["e0", "e1"], url=st.sampled_from(["https://e:1", "https://e:2"]),
-        organizations=subsets(ORGANIZATIONS), node=st.sampled_from(["", *NODES]),
+        organizations=subsets(ORGANIZATIONS), node=st.sampled_from(["", *NODES]), replicates=subsets(["e0", "e1"]),
     ),
     _named(
         DegradedModePolicy, ["d0", "d1"], applies_to=selectors, priority=few, allow=subsets(list(ALLOWABLE)),

@@ -97,6 +97,7 @@ TOO_MUCH = {"holdfastctl apply -f fabric --prune": 6}
 ENDLESS = {"journalctl": "tests/systemd/arrival.py", "holdfast status --watch": "tests/holdfast/test_status_command.py"}
 BACKUP = "tests/journeys/test_backup.py"
 HISTORY = "tests/holdfast/test_operator_audit.py"
+SIBLINGS = "tests/journeys/test_storage_siblings.py"
 BY_HAND = "tests/journeys/test_pair_by_hand.py"
 LEAVING = "tests/holdfast/test_operator_leaving.py"
 COORDINATORS = "tests/holdfast/test_operator_coordinators.py"
@@ -222,6 +223,8 @@ COVERED: dict[str, list[tuple[str, Kind]]] = {
         ("kind: Site", Reads(resources)),
         ("[node]", Reads(relay_toml)),
         ("[node]", Reads(peer_toml)),
+        ("kind: Node", Elsewhere(SIBLINGS, '"kind: Node"')),
+        ("[storage]", Elsewhere(SIBLINGS, '"[storage]"')),
         ("holdfast may validate_peers", Runs(before=whole_node, statuses={"holdfast may": 1})),
         ("holdfast show-certificate", Elsewhere(BY_HAND, '"show-certificate"')),
         ("[node]", Reads(manual_toml)),

@@ -25,10 +25,10 @@ def made(tmp_path):
 
 @pytest.fixture
 def bring(tmp_path):
-    def put(files, path, data, version=(0, 0)):
+    def put(files, path, data, version=(0, 0), ends_at=0):
         source = tmp_path / "came.new"
         source.write_bytes(data)
-        files.put(path, source, PublishedFile(hashlib.sha256(data).hexdigest(), len(data), version))
+        files.put(path, source, PublishedFile(hashlib.sha256(data).hexdigest(), len(data), version, ends_at))
 
     return put
 
@@ -42,7 +42,7 @@ def test_it_is_all_there_after_a_restart(made, bring):
     files, head = made(1 << 20), Cluster().head(3)
     bring(files, "trust/7.hfs", b"bundle")
     bring(files, f"documents/{NAME}", b"document")
-    bring(files, f"heads/{NAME}", head.to_bytes(), head.envelope.version)
+    bring(files, f"heads/{NAME}", head.to_bytes(), head.envelope.version, head.envelope.expires_at)
     again = made(1 << 20)
     for opened in (files, again):
         assert read(opened, "trust/7.hfs") == b"bundle"
@@ -92,6 +92,26 @@ def test_a_disk_that_refuses_is_said(made, bring, tmp_path):
     (tmp_path / "published" / "trust").write_bytes(b"no folder")
     with pytest.raises(StoreError):
         made()
+
+
+def test_what_a_head_was_that_is_taken_away_is_remembered_for_its_time(made, bring, tmp_path):
+    """rules K32: over restarts, also where the last line was cut off; of what has no version nothing is written"""
+    files, path = made(1 << 20, 16), f"heads/{NAME}"
+    bring(files, "trust/7.hfs", b"bundle")
+    for version in ((1, 4), (1, 7)):
+        bring(files, path, b"head", version, ends_at=100)
+        files.remove(path)
+    files.remove("trust/7.hfs")
+    place = tmp_path / "published" / "removed"
+    assert len(place.read_bytes().splitlines()) == 2
+    with place.open("ab") as opened:
+        opened.write(f"{path} 1 9".encode())
+    for opened in (files, made(), made()):
+        assert opened.highest(path, now=99) == (1, 7)
+        assert opened.highest(path, now=100) == opened.highest("trust/7.hfs", now=0) == (0, 0)
+    assert place.read_text() == f"{path} 1 7 100\n"
+    bring(opened, path, b"head", (1, 8), ends_at=50)
+    assert opened.highest(path, now=200) == (1, 8), "what lies here counts, whatever its time"
 
 
 @pytest.mark.parametrize(
