@@ -1,5 +1,6 @@
 """Which coordinators the cluster has, as an operator asks, and as root keys declare it."""
 
+from dataclasses import replace
 from functools import partial
 
 from sqlalchemy.exc import SQLAlchemyError
@@ -14,10 +15,11 @@ from coordinator.keys.signing_key import SigningKey, UnusableKeyError
 from coordinator.membership import coordinator_sets, moving, replica_reports, replicas
 from coordinator.membership.coordinator_sets import SetAdditions
 from coordinator.runtime.context import Coordinator
-from coordinator.trust import coordinator_set, restored_backup
+from coordinator.trust import coordinator_set, request_builder, restored_backup, rotation
 from coordinator.trust.ceremony import PublicKey
+from snapshot.bundle import CONFIG
 from snapshot.identifiers import MAX_INTEGER, is_id
-from wire.operators.operator_answers import RemovedReplica, ReplicaList, ReplicaStanding, ReplicaStandings
+from wire.operators.operator_answers import FormerKey, RemovedReplica, ReplicaList, ReplicaStanding, ReplicaStandings
 from wire.operators.trust_answers import CommittedSet, DraftedRequest
 from wire.operators.trust_messages import SUBMISSION_BYTES, SetDraftRequest, SetSubmission
 from wire.request import Request
@@ -52,7 +54,8 @@ class ReplicaApi:
             await at.seen.write()  # who has asked in the last minute
             within_s = request.query_integer("within", int(moving.ASKED_WITHIN_S), 1, MAX_INTEGER)
             named = (at.database, at.standstill.history, at.coordinator_id)
-            return await in_library(partial(_standings, *named, within_s=within_s, now=at.now()))
+            standings = await in_library(partial(_standings, *named, within_s=within_s, now=at.now()))
+            return replace(standings, former_keys=await in_library(_former_keys, at))
         except SQLAlchemyError as error:
             said = filter(None, (f"the database does not answer: {line_of(error)}", at.absence.words))
             return _own_standing(at.coordinator_id, "; ".join(said), at.now())
@@ -121,6 +124,21 @@ def _own_standing(coordinator_id: str, fault: str, now: float) -> ReplicaStandin
     unknown = "unknown: the database does not answer"
     return ReplicaStandings(
         answering=coordinator_id, now=now, history=unknown, newest=0, manifest="", coordinators=(own,)
+    )
+
+
+def _former_keys(at: Coordinator) -> tuple[FormerKey, ...]:
+    """Config keys that the mesh key has taken over from. They sign no less than it does until they are retired, for
+    whoever has them: also the coordinator that was taken away, and whoever finds a disk that was lost.
+    """
+    try:
+        keys = request_builder.rotation(at.database, at.settings, at.now()).keys
+    except Refused:  # there is no trust bundle yet
+        return ()
+    return tuple(
+        FormerKey(key.key_id, key.due)
+        for key in keys
+        if (key.purpose, key.action) == (CONFIG, rotation.RETIRE) and key.due is not None
     )
 
 

@@ -1,6 +1,7 @@
 """`holdfastctl coordinators`: those of a cluster that share one database, and the certificate of this one."""
 
 import os
+from collections.abc import Iterator
 from pathlib import Path
 
 import click
@@ -40,7 +41,7 @@ from holdfast.terminal.clock import wall_clock
 from holdfast.terminal.shown import say, say_json
 from snapshot.bundle import CONFIG
 from wire.certificate import pem_to_der
-from wire.operators.operator_answers import RemovedReplica, ReplicaList, ReplicaStanding, ReplicaStandings
+from wire.operators.operator_answers import FormerKey, RemovedReplica, ReplicaList, ReplicaStanding, ReplicaStandings
 from wire.operators.trust_answers import DraftedRequest
 from wire.operators.trust_messages import SetDraftRequest
 
@@ -280,8 +281,18 @@ def _render_standings(answer: ReplicaStandings) -> None:
     for standing in answer.coordinators:
         for fault in standing.faults:
             say(f"{standing.coordinator_id}: {fault}")
+    for key in answer.former_keys:
+        say(*_former_key_lines(key, answer.now))
     if answer.move is not None:
         say("", *progress_lines(answer.move))
+
+
+def _former_key_lines(key: FormerKey, now: float) -> Iterator[str]:
+    name = key.key_id.removeprefix("sha256:")[:12]
+    when = "" if key.retire_at <= now else f", from {output.time(key.retire_at)} on"
+    yield f"{key.key_id} is a config key of before, and nodes believe what it signs, whoever has it:"
+    yield f"  retire it{when}: holdfastctl rotate retire {name} --request retire.json"
+    yield f"  or, if it may be in wrong hands: holdfastctl revoke key {name} --reason WHY --request revoke.json"
 
 
 def _manifest(standing: ReplicaStanding, answer: ReplicaStandings) -> str:

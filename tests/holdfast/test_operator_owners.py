@@ -137,6 +137,8 @@ def test_all_secrets_are_lost_and_one_owner_is_enough(tmp_path: Path) -> None:
     lab.start()
     try:
         assert "nothing is missing" in lab.ctl(*wanted, "--key", "alice.key", "--yes").err
+        former = lab.config_key().removeprefix("sha256:")[:12]
+        assert former not in lab.good("coordinators", "status").out
         lab.stop()
         for path in (keys / "seed", keys / "identity.pem", *keys.glob("config-*.pem")):
             path.unlink()
@@ -160,7 +162,11 @@ def test_all_secrets_are_lost_and_one_owner_is_enough(tmp_path: Path) -> None:
         lab.good("coordinators", "commit", "recover.json")
         assert seeds.load(keys, {}) == seed
         assert lab.good("epoch", "show").out.strip() == "2"
-        lab.good("coordinators", "status")
+        said = lab.good("coordinators", "status").out  # the key that was lost: whoever finds it signs as well as ever
+        assert f"holdfastctl rotate retire {former} --request retire.json" in said
+        assert f"holdfastctl revoke key {former} --reason WHY --request revoke.json" in said
+        lab.good("revoke", "key", former, "--reason", "a lost disk", "--root-key", lab.roots, "--yes")
+        assert former not in lab.good("coordinators", "status").out
         lab.good("allow", "add", "node-b")
         lab.good("tokens", "create", "--node", "node-b", "--json")
         assert lab.good("audit", "verify", "--json").json["good"]

@@ -297,9 +297,17 @@ class MoveStanding:
 
 
 @message
+class FormerKey:
+    """A config key that another one has taken over from, and that nodes believe still. `retire_at`: Unix seconds."""
+
+    key_id: str
+    retire_at: int
+
+
+@message
 class ReplicaStandings(AnswerMessage):
     """`history`: how it stands, in words. `newest`: its newest link, or 0; `manifest`: the hash of the manifest that
-    this link names, or nothing.
+    this link names, or nothing. `former_keys`: those that are to be retired.
     """
 
     answering: str = member(IDENTIFIER)
@@ -309,6 +317,7 @@ class ReplicaStandings(AnswerMessage):
     manifest: str
     coordinators: tuple[ReplicaStanding, ...]
     move: MoveStanding | None = None
+    former_keys: tuple[FormerKey, ...] = ()
 
 
 @message
