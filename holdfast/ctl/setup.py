@@ -79,6 +79,8 @@ def begin_history(at: Configuration, *, anew: bool, as_json: bool) -> None:
     say_made(carried, {"as_json": as_json}, _render_history)
     if anew and not as_json:
         say("It names no owners of the seed: where there were any, name them anew, by coordinators set")
+        if carried.history is not None and carried.history.is_seed_new:
+            say("A CA that followed from the former seed ends with it, exchange it: holdfastctl coordinators ca begin")
 
 
 def _carry_over(at: Configuration, *, anew: bool) -> CarriedOver:

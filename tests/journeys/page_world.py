@@ -150,6 +150,7 @@ class World:
             "holdfastctl coordinators certificate": configuration,
             "holdfast show-certificate": f"--root {at}/var/lib/holdfast",
             "holdfastctl coordinators ca use": configuration,
+            "holdfastctl coordinators begin-history": configuration,
             "holdfast join": f"--config {at}/etc/holdfast/agent.toml",
             **{f"holdfast store {one}": f"--root {at}/var/lib/holdfast"
                for one in ("check", "list", "show", "export", "reset-identity")},

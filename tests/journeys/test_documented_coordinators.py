@@ -12,13 +12,15 @@ from pathlib import Path
 
 import pytest
 
+from coordinator.keys import derived_authority
+from coordinator.keys import seed as seeds
 from tests.coordinator import failing_over, postgresql
 from tests.coordinator.failing_over import Pair
 from tests.coordinator.postgresql import Unavailable
 from tests.journeys.page_machines import Machine, Section, machines, pin_of, roots_named
 
 OWNERS, FURTHER, GONE = "Owners of the seed", "Two coordinators", "A coordinator's machine is gone"
-FAILED_OVER = "The database failed over"
+FAILED_OVER, ANOTHER_SEED = "The database failed over", "Another seed"
 WHO, ALL_GONE = "Who the coordinators are", "All coordinators are gone and you have two of three shares"
 
 
@@ -104,6 +106,44 @@ def all_gone(first: Machine, roots: Mapping[str, str]) -> None:
     page.typed(first, "holdfastctl coordinators recover")
     page.typed(first, "holdfastctl trust sign recover.json")
     assert page.rest == []
+
+
+def test_another_seed_takes_the_place_of_one_in_wrong_hands(three: dict[str, Machine]) -> None:
+    """rules H4, H12, H39: another history, another CA, other owners; what followed from the former seed is of no use"""
+    first, second, _ = three.values()
+    begun(first)
+    further(first, second)
+    keys = first.at / "var/lib/holdfast-coordinator/keys"
+    former, authority = seeds.load(keys, {}), (keys.parent / "tls/ca.pem").read_bytes()
+    page = Section(ANOTHER_SEED)
+    stopping = page.rest[0]
+    page.typed(first, "systemctl stop")
+    page.rest.insert(0, stopping)
+    page.typed(second, "systemctl stop")
+    said, _ = page.typed(first, "holdfastctl coordinators begin-history --anew")
+    assert "holdfastctl coordinators ca begin" in said.out
+    second.good("systemctl start holdfast-coordinator")
+    for one in (first, second):
+        one.until_good("holdfastctl coordinators status")
+        assert seeds.load(one.at / "var/lib/holdfast-coordinator/keys", {}) not in (None, former)
+    page.typed(first, "holdfastctl coordinators ca begin")
+    using = page.rest[0]
+    for one in (first, second):
+        page.rest[:] = [using, *(block for block in page.rest if block is not using)]
+        page.typed(one, "holdfastctl coordinators ca use")
+    first.until("holdfastctl coordinators ca status", "next")
+    page.typed(first, "holdfastctl coordinators ca finish")
+    page.typed(first, "holdfastctl coordinators set")
+    assert page.rest == []
+    now = (keys.parent / "tls/ca.pem").read_bytes()
+    assert derived_authority.open_authority(former, authority) is not None
+    assert derived_authority.open_authority(former, now) is None
+    assert derived_authority.open_authority(seeds.load(keys, {}), now) is not None
+    for one in (first, second):
+        one.until_good("holdfastctl coordinators status")
+    assert "All of it is as it was linked" in second.good("holdfastctl audit verify").out
+    assert (first.stick / "new-shares/alice.share").is_file()
+    second.good("holdfastctl tokens create --out join.token")
 
 
 def test_each_is_lost_in_turn_and_then_all_of_them(three: dict[str, Machine]) -> None:
