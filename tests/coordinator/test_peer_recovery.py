@@ -226,7 +226,13 @@ def test_a_message_has_each_member_and_no_other() -> None:
 
 @pytest.fixture
 def pair(tmp_path: Path, postgresql_url: str) -> tuple[Founded, Founded]:
-    """The second one has an identity, a token key and a certificate, and neither the seed nor a config key."""
+    return made_pair(tmp_path, postgresql_url)
+
+
+def made_pair(tmp_path: Path, postgresql_url: str, ahead_s: float = 0) -> tuple[Founded, Founded]:
+    """The second one has an identity, a token key and a certificate, and neither the seed nor a config key. `ahead_s`:
+    how far its clock was ahead of the first one's when it made its identity, or behind.
+    """
     (tmp_path / "one").mkdir()
     listen = 'coordinators = "127.0.0.1:0"'
     one = Founded(tmp_path / "one", postgresql_url, settings="store_polling_s = 1", listen=listen)
@@ -236,7 +242,7 @@ def pair(tmp_path: Path, postgresql_url: str) -> tuple[Founded, Founded]:
     (folder / "keys").mkdir(parents=True, mode=0o700)
     for name in ("ca.pem", "server.crt", "server.key"):
         (folder / name).symlink_to(one.folder / name)
-    token_key, own = SigningKey.generate(), identity.generate("coord-2", one.now)
+    token_key, own = SigningKey.generate(), identity.generate("coord-2", one.now + ahead_s)
     signing_key.write_file(folder / "token.pem", token_key)
     (folder / "keys" / identity.FILE).write_bytes(identity.to_bytes(own))
     (folder / "keys" / identity.FILE).chmod(0o600)
@@ -282,6 +288,20 @@ async def test_a_further_coordinator_becomes_ready_and_nobody_carried_a_secret(p
             other.daemon.coordinator.publisher.sign_with(())
             assert await recovering.attempt()  # it is not named, so it asks nobody
             assert keystore.config_keys(keys, {}) == ()
+
+
+@pytest.mark.parametrize("hours", [-9, 9])
+async def test_clocks_that_were_hours_apart_keep_nobody_out(tmp_path: Path, postgresql_url: str, hours: int) -> None:
+    """rules H25, H26: a pin says whose an identity is, by whichever clock it was made"""
+    one, two = made_pair(tmp_path, postgresql_url, hours * 3600)
+    async with running(one) as first:
+        two.settings += f'\n[peers]\nask = "127.0.0.1:{first.ports.coordinators}"'
+        async with running(two) as other:
+            assert not await other.daemon.recovering.attempt()  # it has only just said which its identity is
+            assert await first.daemon.recovering.attempt()
+            assert await other.daemon.recovering.attempt()
+            (key,) = keystore.config_keys(two.folder / "keys", {})
+            assert key.key_id == one.config.key_id
 
 
 def forge(database: Database, manifest: bytes) -> history.Pointer:
