@@ -15,13 +15,18 @@ everybody's.
 
 To use it: `load` once, on the writing thread (each change does so first); `head_of` and `document` look, in memory;
 `put_head`, `put_document` and `put_bundle` write, on the writing thread; `read` and `pieces` read a file, on a reading
-thread. What is damaged is refused by whoever asks for it, as any other bad document is.
+thread.
+
+Behind each container lie 32 bytes: the SHA-256 of what is before them, so a byte that has turned is found out when it
+is read whole, before the last piece is given out (`StoreError`, `store_corrupt`). Whoever finds it drops it (`drop`),
+and it is fetched again; kept, it would be refused by each who asks, who would then rest this node as a bad source.
 
 Rejected: in LMDB beside the scopes, where what others need would take the room of what this node needs, and where a
 fault of the code could make a pointer of it.
 """
 
 import hashlib
+import os
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -39,6 +44,7 @@ SUFFIX = ".hfs"
 MOST_BUNDLES = 256  # the steps of one walk (format.md 8)
 BUNDLES_BYTES = 64 << 20
 PIECE_BYTES = 256 << 10
+CHECKSUM_BYTES = 32
 _OPENING_BYTES = 128 << 10
 
 
@@ -48,9 +54,9 @@ class RelayBounds:
     most_files: int
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class RelayedContainer:
-    """One that is kept. `at`: when it was put there, by the order of coming."""
+    """One that is kept; `size` without the checksum behind it. `at`: when it was put there, by the order of coming."""
 
     file: Path
     envelope: Envelope
@@ -124,8 +130,23 @@ class RelayStore:
         return b"".join(self.pieces(kept))
 
     def pieces(self, kept: RelayedContainer, begin: int = 0, size: int | None = None) -> Iterator[bytes]:
-        """StoreError; what another one has put in its place meanwhile ends it as well."""
-        left = kept.size - begin if size is None else size
+        """StoreError; what another one has put in its place meanwhile ends it as well. The last piece of a whole one
+        comes once the checksum is right.
+        """
+        return self._checked_pieces(kept) if begin == 0 and size is None else self._part(kept, begin, size or 0)
+
+    def _checked_pieces(self, kept: RelayedContainer) -> Iterator[bytes]:
+        found, held = hashlib.sha256(), b""
+        for piece in self._part(kept, 0, kept.size):
+            if held:
+                yield held
+            found.update(piece)
+            held = piece
+        if b"".join(self._part(kept, kept.size, CHECKSUM_BYTES)) != found.digest():
+            raise StoreError(StoreFault.STORE_CORRUPT, f"{kept.file.name} is other than it was")
+        yield held
+
+    def _part(self, kept: RelayedContainer, begin: int, left: int) -> Iterator[bytes]:
         try:
             with kept.file.open("rb") as file:
                 file.seek(begin)
@@ -197,6 +218,12 @@ class RelayStore:
             self._disk.remove(self._bundle_file(lowest))
         self._bundles = bundles
 
+    def drop_damaged(self, *found: RelayedContainer) -> list[RelayedContainer]:
+        """Those that are still there: another one may have come in the place of one meanwhile."""
+        gone = [kept for kept in self._containers() if kept in found]
+        self.drop(*gone)
+        return gone
+
     def drop(self, *gone: RelayedContainer) -> None:
         files = {kept.file for kept in gone}
         for file in files:
@@ -217,9 +244,21 @@ class RelayStore:
             self._disk.remove(source)
             return None
         self._make_room(free, now, 0 if spared is not None else 1, spared)
+        self._add_checksum(source)
         self._disk.rename(source, target)
         self._put += 1
         return RelayedContainer(target, envelope, size, now + self._put * 1e-6)
+
+    def _add_checksum(self, source: Path) -> None:
+        found = hashlib.sha256()
+        with source.open("r+b") as file:
+            while piece := file.read(PIECE_BYTES):
+                found.update(piece)
+            self._disk.about_to("write")
+            file.write(found.digest())
+            file.flush()
+            self._disk.about_to("fsync")
+            os.fsync(file.fileno())
 
     def _make_room(self, size: int, now: float = 0.0, files: int = 0, spared: RelayedContainer | None = None) -> None:
         """`spared`: its place is taken anyhow, and counted already."""
@@ -255,7 +294,7 @@ class RelayStore:
                 self._disk.remove(file)
                 continue
             entry = file.stat()
-            found[digest] = RelayedContainer(file, envelope, entry.st_size, entry.st_mtime)
+            found[digest] = RelayedContainer(file, envelope, entry.st_size - CHECKSUM_BYTES, entry.st_mtime)
         return found
 
     def _bundle_file(self, version: int) -> Path:

@@ -30,6 +30,7 @@ from snapshot.identifiers import MAX_INTEGER
 from snapshot.reasons import Rejected
 from store.base.errors import StoreError, StoreFault
 from wire.limits import Tally
+from wire.logs import log
 from wire.messages import BadMessageError, TrustList
 from wire.peer import TlsPeer
 from wire.peers.peer_messages import INVENTORY_HEADS, HeldPair, PeerInventory, PeerStanding
@@ -175,7 +176,9 @@ class PeerApi:
             self._node.counters.add("peer_requests_not_entitled")
             raise _nothing()
         self._node.counters.add("peer_sections_served")
-        return Response(200, [BYTES], self._stream(request, self._shelf.section_pieces(sha256, place)))
+        data = await self._node.threads.read(self._shelf.section, sha256, place)
+        await self._handing_out.take(asker.node_id, len(data))
+        return Response(200, [BYTES], data)
 
     # ---- inside
 
@@ -238,9 +241,14 @@ class PeerApi:
         return self._handing_out.pace(self._peer(request).node_id, self._read(pieces))
 
     async def _read(self, pieces: Iterator[bytes]) -> AsyncGenerator[bytes, None]:
-        while (piece := await self._node.threads.read(next, pieces, None)) is not None:
-            if piece:
-                yield piece
+        try:
+            while (piece := await self._node.threads.read(next, pieces, None)) is not None:
+                if piece:
+                    yield piece
+        except StoreError as error:
+            log.warning("an answer to a peer breaks off", fault=error.fault, detail=error.detail)
+            await self._shelf.relay.drop_damaged()
+            raise
 
     def _guard_all(self, *routes: HttpRoute) -> Routes:
         return Routes(*(replace(route, handler=self._guard(route.handler)) for route in routes))
@@ -259,6 +267,8 @@ class PeerApi:
                 if error.fault in (StoreFault.NOT_FOUND, StoreFault.STORE_CORRUPT):
                     raise _nothing() from error
                 raise HttpError(503, str(error.fault), "refused", retry_after=AGAIN_S) from error
+            finally:
+                await self._shelf.relay.drop_damaged()
 
         return answer
 

@@ -4,6 +4,7 @@ Of an own document that is active by an increment there is no whole signed conta
 content, the document is not. Everything here reads, on a reading thread.
 """
 
+import hashlib
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import chain
@@ -40,7 +41,7 @@ class SectionPlace:
 class Shelf:
     node: RunningNode
     relay: Relay
-    _indexed: dict[str, Mapping[str, SectionPlace]] = field(default_factory=dict)  # of kept files, by snapshot id
+    _indexed: dict[RelayedContainer, Mapping[str, SectionPlace]] = field(default_factory=dict)
 
     # ---- documents
 
@@ -57,7 +58,7 @@ class Shelf:
     def pieces(self, found: HeldContainer) -> Iterator[bytes]:
         """The container. StoreError."""
         if isinstance(found, RelayedContainer):
-            return self.relay.store.pieces(found)
+            return self.relay.pieces(found)
         names = list(found.sections)
         opening = container.encode_opening(found.envelope_bytes, found.signatures, found.manifest_bytes, len(names))
         return chain(opening, *(_section_pieces(found, name) for name in names))
@@ -78,17 +79,22 @@ class Shelf:
             if size is not None and may(document_facts(own.envelope)):
                 return SectionPlace(size)
         for kept in self.relay.store.documents.values():
-            known = self._indexed.get(kept.envelope.snapshot_id)
+            known = self._indexed.get(kept)
             if (known is None or sha256 in known) and may(document_facts(kept.envelope)):
                 place = self._sections_of(kept).get(sha256)
                 if place is not None:
                     return place
         return None
 
-    def section_pieces(self, sha256: str, place: SectionPlace) -> Iterator[bytes]:
+    def section(self, sha256: str, place: SectionPlace) -> bytes:
+        """StoreError, for what is other than its hash says, too. It is small enough to be held whole."""
         if place.file is None:
-            return iter((self.node.store.get(f"sha256:{sha256}"),))
-        return self.relay.store.pieces(place.file, place.begin, place.size)
+            return self.node.store.get(f"sha256:{sha256}")
+        with self.relay.noting_damage(place.file):
+            data = b"".join(self.relay.store.pieces(place.file, place.begin, place.size))
+            if hashlib.sha256(data).hexdigest() != sha256:
+                raise StoreError(StoreFault.STORE_CORRUPT, f"{place.file.file.name}: a section is other than it was")
+        return data
 
     # ---- heads
 
@@ -100,7 +106,7 @@ class Shelf:
         kept = self.relay.store.head_of(digest)
         if kept is None or kept.envelope.expires_at <= self.node.now():
             return None
-        return kept.envelope.version, self.relay.store.read(kept)
+        return kept.envelope.version, b"".join(self.relay.pieces(kept))
 
     def head_version(self, digest: str) -> tuple[int, int] | None:
         """Of the same, without a look at its file."""
@@ -129,15 +135,21 @@ class Shelf:
     def _opening(self, found: HeldContainer) -> tuple[Opening, bytes]:
         if isinstance(found, StoredDocument):
             return Opening(found.envelope_bytes, found.signatures), found.manifest_bytes
-        parts = ChunkParts(self.relay.store.pieces(found), self.node.holdings.holder.limits)
-        return parts.opening(), parts.manifest()
+        with self.relay.noting_damage(found):
+            try:
+                parts = ChunkParts(self.relay.store.pieces(found), self.node.holdings.holder.limits)
+                opening, manifest = parts.opening(), parts.manifest()
+            except Rejected as damage:  # it was whole when it was put there
+                raise StoreError(StoreFault.STORE_CORRUPT, f"{found.file.name}: {damage}") from damage
+            if f"sha256:{hashlib.sha256(manifest).hexdigest()}" != found.envelope.content_hash:
+                raise StoreError(StoreFault.STORE_CORRUPT, f"{found.file.name}: the manifest is other than it was")
+        return opening, manifest
 
     def _sections_of(self, kept: RelayedContainer) -> Mapping[str, SectionPlace]:
         """By hash; read once, since a file never changes. None of one that is damaged, or gone meanwhile: another one
         may have them. Several threads do this at once.
         """
-        key = kept.envelope.snapshot_id
-        places = self._indexed.get(key)
+        places = self._indexed.get(kept)
         if places is None:
             try:
                 places = self._read_places(kept)
@@ -149,7 +161,7 @@ class Shelf:
                 places = {}
             for forgotten in list(self._indexed)[: max(0, len(self._indexed) + 1 - MOST_INDEXED)]:
                 self._indexed.pop(forgotten, None)
-            self._indexed[key] = places
+            self._indexed[kept] = places
         return places
 
     def _read_places(self, kept: RelayedContainer) -> Mapping[str, SectionPlace]:

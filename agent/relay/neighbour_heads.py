@@ -58,8 +58,11 @@ class NeighbourHeads:
 
     async def round(self) -> None:
         """One neighbour of the same site after the other; nothing that a source does is raised."""
+        await self.relay.drop_damaged()
         now, peers = trio.current_time(), self.sources.peers
-        self._rests = {what: until for what, until in self._rests.items() if until > now}
+        again = self.relay.refetch
+        self._rests = {what: until for what, until in self._rests.items() if until > now and what not in again}
+        again.clear()
         for node_id in [peer.node_id for peer in peers.trusted_peers() if peers.is_near(peer)]:
             for source in self._storage():
                 if await self._bring(node_id, source):

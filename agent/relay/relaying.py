@@ -18,6 +18,7 @@ a head lists that do not lie here, `take` takes what came.
 
 import os
 from collections.abc import AsyncIterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from io import FileIO
 from pathlib import Path
@@ -58,6 +59,8 @@ class Relay:
     peers: Peers
     handing_out: HandingOut = field(init=False)
     fetching: TokenBucket = field(init=False)
+    damaged: dict[RelayedContainer, str] = field(default_factory=dict)  # found by whoever read it, and what was wrong
+    refetch: set[str] = field(default_factory=set)  # ids of those that were dropped
     _taking: trio.Lock = field(default_factory=trio.Lock)
     _keeping: trio.Lock = field(default_factory=trio.Lock)  # another one: who hands in a file slowly holds up no update
     # Parsed once for each version; None where it is damaged.
@@ -154,6 +157,41 @@ class Relay:
                 _write_all(opened, data)
             os.fsync(opened.fileno())
 
+    # ---- damage
+
+    def pieces(self, kept: RelayedContainer) -> Iterator[bytes]:
+        """Of a whole one. StoreError; what is damaged is noted, on whatever thread."""
+        with self.noting_damage(kept):
+            yield from self.store.pieces(kept)
+
+    @contextmanager
+    def noting_damage(self, kept: RelayedContainer) -> Iterator[None]:
+        try:
+            yield
+        except StoreError as error:
+            if error.fault is StoreFault.STORE_CORRUPT:
+                self.damaged[kept] = error.detail
+            raise
+
+    async def drop_damaged(self) -> None:
+        """So that it is fetched again. A disk that takes no change keeps it until the next look."""
+        found = dict(self.damaged)
+        if not found:
+            return
+        try:
+            gone = await self.node.threads.write(self.store.drop_damaged, *found)
+        except (OSError, StoreError) as error:
+            log.warning("damaged, and not dropped", files=len(found), error=str(error))
+            return
+        for kept in found:
+            self.damaged.pop(kept, None)
+        for kept in gone:
+            envelope = kept.envelope
+            self.refetch.add(envelope.snapshot_id)
+            self._heads.pop(envelope.subject_node_id, None)
+            self.node.counters.add("relay_files_damaged")
+            log.warning("damaged, and dropped", scope=envelope.scope, file=kept.file.name, detail=found[kept])
+
     def take_bundle(self, version: int, container: bytes) -> None:
         """Of one that is active now. On the writing thread; a full disk keeps nobody from following."""
         try:
@@ -175,7 +213,7 @@ class Relay:
         known = self._heads.get(node_id)
         if known is None or known[0] != kept.envelope.version:
             try:
-                known = kept.envelope.version, _listing_of(self.store, kept)
+                known = kept.envelope.version, self._listing_of(kept)
             except StoreError as error:
                 log.warning("a head that is kept for a neighbour is damaged", neighbour=node_id, error=str(error))
                 if error.fault is not StoreFault.STORE_CORRUPT:
@@ -197,6 +235,15 @@ class Relay:
         ]
 
     # ---- inside
+
+    def _listing_of(self, kept: RelayedContainer) -> Head:
+        with self.noting_damage(kept):
+            parts = ChunkParts([self.store.read(kept)])
+            try:
+                parts.opening()
+                return parse_head(parts.manifest())
+            except Rejected as damage:  # it was whole when it was put there
+                raise StoreError(StoreFault.STORE_CORRUPT, f"{kept.file.name}: {damage}") from damage
 
     async def _write(self, file: Path, chunks: AsyncIterable[bytes]) -> None:
         left, together = self.store.bounds.most_bytes, bytearray()
@@ -242,15 +289,6 @@ def as_addressee(holder: VerifierState, said: Envelope) -> VerifierState:
         lost=frozenset(),
         returned={},
     )
-
-
-def _listing_of(store: RelayStore, kept: RelayedContainer) -> Head:
-    parts = ChunkParts([store.read(kept)])
-    try:
-        parts.opening()
-        return parse_head(parts.manifest())
-    except Rejected as damage:  # it was whole when it was put there
-        raise StoreError(StoreFault.STORE_CORRUPT, f"{kept.file.name}: {damage}") from damage
 
 
 def _create(file: Path) -> FileIO:

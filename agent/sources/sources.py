@@ -82,6 +82,7 @@ class Sources:
     identity: TlsIdentity
     uniform: Callable[[float, float], float] = random.uniform
     system_roots: Path = SYSTEM_ROOTS
+    wakes: int = 0  # hints so far
     _woken: trio.Event = field(default_factory=trio.Event)
     _attended_until: float = float("-inf")
     _answered_at: float = float("-inf")
@@ -134,12 +135,14 @@ class Sources:
         """A hint that it is worth asking now (rules P14, J44)."""
         for source in self._known.values():
             source.wake()
+        self.wakes += 1
         self._woken.set()
         self._woken = trio.Event()
 
-    async def wait_woken(self) -> None:
-        """Until a hint comes."""
-        await self._woken.wait()
+    async def wait_woken(self, seen: int) -> None:
+        """Until there are more hints than these: one that came while something else was done counts."""
+        while self.wakes <= seen:
+            await self._woken.wait()
 
     async def wait_pollable(self, least_s: float, most_s: float) -> None:
         """Until one may be asked for a head again, or a hint comes; seconds that it takes at least and at most."""

@@ -28,7 +28,7 @@ from agent.update.update import Update
 from snapshot.reasons import Rejected
 from store.base.errors import StoreError
 from store.relay import digest_of
-from wire.backoff import LEAST_S, spread
+from wire.backoff import LEAST_S, BackOff, spread
 from wire.client import ClientError, ClientFault
 from wire.endpoint import path
 from wire.logs import log
@@ -36,6 +36,7 @@ from wire.messages import BadMessageError
 from wire.peers.peer_messages import HEAD_BYTES, PeerInventory
 
 ASK_S = 30.0
+STORE_RETRY_S = 300.0
 SELDOM_S, OFTEN_S = 300.0, 15.0
 QUIET_S = 90.0  # since a coordinator has answered
 SHARE = 0.2
@@ -50,24 +51,32 @@ class PeerRounds:
     uniform: Callable[[float, float], float]
 
     async def run(self) -> None:
-        """Until cancelled."""
+        """Until cancelled. A hint makes the next round sooner, one that came during a round too; but however many come,
+        a round follows the one before after the floor, and after one that the store did not take, after its back-off.
+        """
+        back_off = BackOff(self.uniform, cap_s=STORE_RETRY_S)
         while True:
+            seen, kept = self.sources.wakes, True
             for source in list(self._due()):
-                await self.ask(source)
-            await self.pause()
+                kept = await self.ask(source) and kept
+            if kept:
+                back_off.note_success()
+            least_s = LEAST_S if kept else back_off.note_failure()
+            await self.pause(least_s, seen)
 
-    async def pause(self) -> None:
-        """Until a round is due again, or a hint comes. Looked at again and again: a coordinator that answered when this
-        began may be gone a moment later.
+    async def pause(self, least_s: float, seen: int) -> None:
+        """Until a round is due again, or there are more hints than were seen. Looked at again and again: a coordinator
+        that answered when this began may be gone a moment later.
         """
         begun, share = trio.current_time(), spread(1.0, SHARE, self.uniform)
-        while (left_s := begun + max(LEAST_S, share * self._pause_s()) - trio.current_time()) > 0:
+        await trio.sleep(least_s)
+        while (left_s := begun + share * self._pause_s() - trio.current_time()) > 0:
             with trio.move_on_after(min(left_s, OFTEN_S)):
-                await self.sources.wait_woken()
+                await self.sources.wait_woken(seen)
                 return
 
-    async def ask(self, source: Source) -> None:
-        """One peer; raises nothing for what the other side does."""
+    async def ask(self, source: Source) -> bool:
+        """One peer; false where the store did not take what came. Raises nothing for what the other side does."""
         with trio.move_on_after(ASK_S) as scope:
             try:
                 await self._take_what_is_higher(source)
@@ -79,8 +88,10 @@ class PeerRounds:
                 self._note_failure(source, str(refused))
             except StoreError as error:
                 log.warning("not taken from a peer", peer=str(source), fault=error.fault, detail=error.detail)
+                return False
         if scope.cancelled_caught:
             self._note_failure(source, "it took too long")
+        return True
 
     def _due(self) -> Iterator[Source]:
         return (source for source in self.sources.peer_sources() if source.is_rested)

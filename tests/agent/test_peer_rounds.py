@@ -12,6 +12,7 @@ from agent.update.peer_rounds import OFTEN_S, QUIET_S
 from tests.agent.bench import bench
 from tests.agent.peer_lab import peer_lab
 from tests.journeys.lab import lab
+from wire.backoff import LEAST_S
 
 pytestmark = pytest.mark.usefixtures("mock_clock")
 B = "node-b"
@@ -94,10 +95,10 @@ async def test_a_link_that_is_cut_is_soon_noticed(made, mock_clock, tmp_path):
         await found.outside.sources.note_answer(found.coordinator)
         mock_clock.autojump_threshold = 0
         begun = trio.current_time()
-        await found.outside.peer_rounds.pause()
+        await found.outside.peer_rounds.pause(LEAST_S, found.outside.sources.wakes)
         assert QUIET_S <= trio.current_time() - begun <= QUIET_S + OFTEN_S
         begun = trio.current_time()
-        await found.outside.peer_rounds.pause()
+        await found.outside.peer_rounds.pause(LEAST_S, found.outside.sources.wakes)
         assert trio.current_time() - begun <= OFTEN_S * 1.2
         mock_clock.autojump_threshold = float("inf")
 

@@ -16,6 +16,7 @@ from store.relay import RelayBounds, RelayStore, digest_of
 from tests.agent.peer_lab import peer_lab
 from tests.fakes.storage import own_address, serving_files
 from tests.journeys.lab import ROUTES
+from wire.client import ClientError
 
 pytestmark = pytest.mark.usefixtures("mock_clock")
 SHARED = {"subject_node_id": "*", "roles": ["core_mesh"], "organization_ids": ["acme"]}
@@ -202,7 +203,7 @@ async def test_a_damaged_head_that_is_kept_for_one_keeps_nobody_from_asking(made
     assert (await b.inventory()).cluster_id
     assert await c.show(made.head("node-c", config_version=6))
     assert (await c.inventory()).cluster_id
-    assert await c.refusal("heads", digest_of("node-c")) == GONE
+    assert (await c.head("node-c")).status == 204, "it was dropped"
 
 
 async def test_a_damaged_document_keeps_nobody_from_the_sections_of_others(made, mock_clock):
@@ -341,3 +342,64 @@ async def test_what_is_handed_out_has_its_pace_whatever_it_is_asked_as(made, moc
     began = trio.current_time()
     assert (await b.ask("documents", name)).body == document.to_bytes()
     assert trio.current_time() - began > 2, "it had to wait for what another one was given"
+
+
+def turn_a_byte(kept, at):
+    data = bytearray(kept.file.read_bytes())
+    data[at] ^= 1
+    kept.file.write_bytes(data)
+
+
+@pytest.mark.parametrize("asked", ["documents", "manifests", "sections"])
+async def test_what_is_kept_and_damaged_is_dropped_and_taken_again(made, mock_clock, asked):
+    """rules L34, L35: nobody is given all of it, whichever way it is asked for; nor does it stay until it expires"""
+    b = made.asker("node-b")
+    await made.list(node_b={})
+    relay, counters = made.bench.outside.relay, made.bench.node.counters
+    document = made.document("qos_policy", sections={"classes": {"gold": {"x": "y" * 500}}})
+    assert await relay.take(_once(document.to_bytes()), document.envelope)
+    await b.show(made.head("node-b", document))
+    name = document.envelope.snapshot_id
+    kept, data = relay.store.document(name), document.to_bytes()
+    part = document.manifest_bytes if asked == "manifests" else document.sections[0]
+    turn_a_byte(kept, data.index(part) + 20)
+    wanted = {"sections": hashlib.sha256(document.sections[0]).hexdigest()}.get(asked, name)
+    with pytest.raises(ClientError) as refused:
+        await b.ask(asked, wanted)
+    assert refused.value.status in (404, None)
+    assert relay.store.document(name) is None
+    assert not kept.file.exists()
+    assert (counters.of("relay_files_damaged"), relay.damaged, relay.refetch) == (1, {}, {name})
+    assert relay.missing(relay.node.holdings.head) == []
+    assert await relay.take(_once(data), document.envelope)
+    assert (await b.ask("documents", name)).body == data
+
+
+async def test_a_turned_signature_is_found_too(made, mock_clock):
+    """A byte of what no hash in the document covers: the checksum behind it does"""
+    b = made.asker("node-b")
+    await made.list(node_b={})
+    relay = made.bench.outside.relay
+    document = made.document("qos_policy", sections={"classes": {}})
+    assert await relay.take(_once(document.to_bytes()), document.envelope)
+    await b.show(made.head("node-b", document))
+    kept = relay.store.document(document.envelope.snapshot_id)
+    (_, signature), *_ = document.signatures
+    turn_a_byte(kept, document.to_bytes().index(signature) + 5)
+    with pytest.raises(ClientError):
+        await b.ask("documents", document.envelope.snapshot_id)
+    assert relay.store.document(document.envelope.snapshot_id) is None
+
+
+async def test_a_damaged_head_is_dropped_and_the_same_one_taken_again(made, mock_clock):
+    """rules K32: no newer one has to come for it"""
+    b = made.asker("node-b")
+    await made.list(node_b={})
+    relay = made.bench.outside.relay
+    head = made.head("node-b", made.document("qos_policy"), config_version=7)
+    assert await relay.take(_once(head.to_bytes()), head.envelope)
+    turn_a_byte(relay.store.head_of(digest_of("node-b")), head.to_bytes().index(head.manifest_bytes) + 3)
+    assert await b.refusal("heads", digest_of("node-b")) == GONE
+    assert relay.store.head_of(digest_of("node-b")) is None
+    assert await relay.take(_once(head.to_bytes()), head.envelope)
+    assert (await b.head("node-b")).body == head.to_bytes()

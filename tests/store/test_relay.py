@@ -141,3 +141,24 @@ def test_a_head_in_the_place_of_another_one_counts_once(made, cluster):
     assert put(store, longer, late)
     assert store.used_bytes() <= store.bounds.most_bytes
     assert [kept.envelope.config_version for kept in store.heads.values()] == [10**12]
+
+
+@pytest.mark.parametrize("where", ["first", "middle", "last", "checksum"])
+def test_a_byte_that_has_turned_is_found_before_the_last_piece(made, cluster, where):
+    """rules L34: whatever it is a byte of; and what has come in its place meanwhile is not dropped with it"""
+    store = made()
+    document = cluster.snapshot(1, {"n": {"x": "y" * 600_000}})
+    assert put(store, document)
+    found = store.document(document.envelope.snapshot_id)
+    data = bytearray(found.file.read_bytes())
+    data[{"first": 30, "middle": len(data) // 2, "last": found.size - 1, "checksum": found.size + 3}[where]] ^= 1
+    found.file.write_bytes(data)
+    given = []
+    with pytest.raises(StoreError, match="store_corrupt"):
+        given.extend(store.pieces(found))
+    assert sum(map(len, given)) < found.size
+    assert store.drop_damaged(found) == [found]
+    assert not store.documents
+    assert put(store, document)
+    assert store.drop_damaged(found) == [], "it is another one"
+    assert made().read(made().document(document.envelope.snapshot_id)) == document.to_bytes()
