@@ -7,11 +7,11 @@ are passed over (format.md 1, "Extension").
 import base64
 import binascii
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
 
 from snapshot import canonical
 from snapshot.envelope import Envelope
 from snapshot.extension import refuse_critical
+from snapshot.frozen import frozen
 from snapshot.identifiers import (
     HEAD,
     MAX_INTEGER,
@@ -33,7 +33,7 @@ OF_TYPE = f"{CONFIG}/"  # before the scope type whose threshold it is
 ACTIVE, RETIRING, REVOKED = "active", "retiring", "revoked"
 
 
-@dataclass(frozen=True)
+@frozen
 class KeyRecord:
     """One key; times are Unix seconds, `public_key` is the SubjectPublicKeyInfo in DER."""
 
@@ -60,7 +60,7 @@ class KeyRecord:
         return None
 
 
-@dataclass(frozen=True)
+@frozen
 class TrustBundle:
     version: int
     epoch: int  # its own envelope's

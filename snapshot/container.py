@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Protocol
 
+from snapshot.frozen import frozen
 from snapshot.identifiers import is_key_id
 from snapshot.limits import DEFAULT, Limits
 from snapshot.reasons import Reason, Rejected
@@ -28,7 +29,7 @@ class Need(Enum):
     DATA = "data"
 
 
-@dataclass(frozen=True)
+@frozen
 class Opening:
     """All that steps 1..5 look at: the envelope and the signatures over it, each a key id and its bytes."""
 
@@ -36,7 +37,7 @@ class Opening:
     signatures: tuple[tuple[str, bytes], ...]
 
 
-@dataclass(frozen=True)
+@frozen
 class ManifestRead:
     manifest: bytes
 
@@ -46,7 +47,7 @@ class SectionRead:
     data: bytes
 
 
-@dataclass(frozen=True)
+@frozen
 class End:
     """The container is whole, and nothing follows it."""
 

@@ -36,6 +36,7 @@ from collections.abc import Container, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
+from snapshot.frozen import frozen
 from snapshot.grants import POLICY_SCOPE, Grants, LateGrants, Policy
 from snapshot.identifiers import parse_scope, stands_for
 from snapshot.manifest import Revocations
@@ -84,7 +85,7 @@ FORBIDDEN = frozenset({
 })  # fmt: skip
 
 
-@dataclass(frozen=True)
+@frozen
 class Rule:
     """`permission`: what the policy must name. `grants`: the kind of thing that `resource` names.
 
@@ -132,7 +133,7 @@ class Question:
     certificate: str | None = None
 
 
-@dataclass(frozen=True)
+@frozen
 class HeldScope:
     """An active scope."""
 
@@ -142,7 +143,7 @@ class HeldScope:
     grants: Grants | LateGrants = field(default_factory=Grants)
 
 
-@dataclass(frozen=True)
+@frozen
 class GateFacts:
     """What the node knows at one moment.
 
@@ -173,7 +174,7 @@ class GateFacts:
         return self.head_expires_at is not None and now < self.head_expires_at
 
 
-@dataclass(frozen=True)
+@frozen
 class GateAnswer:
     """`until`: Unix seconds; ask again then."""
 

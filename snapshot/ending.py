@@ -8,8 +8,8 @@ renews itself is soon only when it has missed its own renewal: halfway between t
 
 import enum
 from collections.abc import Iterable
-from dataclasses import dataclass
 
+from snapshot.frozen import frozen
 from snapshot.identifiers import format_time
 
 SHARE = 3  # the last third of a lifetime
@@ -23,7 +23,7 @@ class Urgency(enum.StrEnum):
     ENDED = "ended"
 
 
-@dataclass(frozen=True)
+@frozen
 class Thing:
     """`what` is its kind, `name` which one; `then`: what happens at the end; `remedy`: the command that renews it.
 

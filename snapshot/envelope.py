@@ -1,10 +1,10 @@
 """The envelope of format.md 4: closed, canonical, and every member in form, or no envelope at all."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 
 from snapshot import canonical
 from snapshot.algorithms import ALGORITHMS
+from snapshot.frozen import frozen
 from snapshot.identifiers import (
     CONFIG,
     HEAD,
@@ -30,7 +30,7 @@ _TIMES = ("issued_at", "valid_from", "refresh_after", "expires_at")
 _INCREMENT_ONLY = ("base_config_version", "next_config_version", "base_content_hash", "next_content_hash")
 
 
-@dataclass(frozen=True)
+@frozen
 class Envelope:
     """The members of format.md 4; times are Unix seconds. The last four are None but for an increment."""
 

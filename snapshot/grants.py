@@ -10,11 +10,11 @@ import base64
 import binascii
 import hashlib
 from collections.abc import Callable, Container, Iterable, Iterator
-from dataclasses import dataclass
 from functools import cached_property
 
 from snapshot import canonical
 from snapshot.egress import RESOURCES, ResourceGrant, references, resource_grants
+from snapshot.frozen import frozen
 from snapshot.identifiers import is_id, is_integer
 from snapshot.mirrors import Mirror, parse_mirror
 
@@ -36,7 +36,7 @@ _MOST_S = {"max_duration_s": 7 * DAY_S, "route_ttl_s": DAY_S, "session_ttl_s": D
 _REFERENCE = b'"secret_ref"'
 
 
-@dataclass(frozen=True)
+@frozen
 class Policy:
     """What may go on without a fresh head, and for how many seconds (rules S58)."""
 
@@ -47,7 +47,7 @@ class Policy:
     allow_unconfirmed_start: bool
 
 
-@dataclass(frozen=True)
+@frozen
 class Grants:
     """What one scope names, by kind. `secrets` are `<resolver>:<path>`, `endpoints` are `https://host:port`, those of
     `mirrors`. The secrets of `resources` stand with these, and go with them. `pins`: of `peers`, as `pin_of` writes it.

@@ -1,12 +1,12 @@
 """The limits of format.md 10, in one place."""
 
-from dataclasses import dataclass
+from snapshot.frozen import frozen
 
 KIB = 1024
 MIB = 1024 * KIB
 
 
-@dataclass(frozen=True)
+@frozen
 class Limits:
     """Sizes in bytes. Configuration may change `section_bytes` and `content_bytes`, and no other."""
 

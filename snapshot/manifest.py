@@ -9,6 +9,7 @@ from typing import Literal, NamedTuple
 
 from snapshot import canonical
 from snapshot.extension import refuse_critical
+from snapshot.frozen import frozen
 from snapshot.identifiers import (
     HEAD,
     SCOPE_TYPES,
@@ -80,7 +81,7 @@ class ScopeVersion:
         return {name: value for name, value in vars(self).items() if value is not None}
 
 
-@dataclass(frozen=True)
+@frozen
 class Revocations:
     """What has been revoked: by a trust bundle, or by a head since it (then with a `version`)."""
 
@@ -103,7 +104,7 @@ class Revocations:
         )
 
 
-@dataclass(frozen=True)
+@frozen
 class Head:
     generation: int
     poll_after_s: int
@@ -120,7 +121,7 @@ class Head:
         return frozenset(name for name in self.scopes if parse_scope(name)[0] in (*SCOPE_TYPES, HEAD))
 
 
-@dataclass(frozen=True)
+@frozen
 class RecoveryManifest:
     from_config_version: int
     to_config_version: int

@@ -21,8 +21,8 @@ Rejected:
 import base64
 import binascii
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 
+from snapshot.frozen import frozen
 from snapshot.identifiers import is_endpoint, is_hash
 
 MOST_AUTHORITIES = 8
@@ -30,7 +30,7 @@ MOST_CERTIFICATES = 8
 SYSTEM_ROOTS, AUTHORITIES, CERTIFICATES = "system_roots", "authorities", "certificates"
 
 
-@dataclass(frozen=True)
+@frozen
 class MirrorTls:
     """Exactly one of: the CAs that the machine itself believes; CAs, DER, of which the chain must end at one; or the
     SHA-256 of certificates, `sha256:<hex>`, of which the server must show one, whatever names and dates it bears.
@@ -41,7 +41,7 @@ class MirrorTls:
     certificates: frozenset[str] = frozenset()
 
 
-@dataclass(frozen=True)
+@frozen
 class Mirror:
     """`url`: `https://host:port`. `tls` None: a chain to a CA of the coordinators."""
 

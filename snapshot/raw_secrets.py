@@ -11,8 +11,8 @@ Rejected: to read the sections again in the order of the file, since a stream of
 import codecs
 import re
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
 
+from snapshot.frozen import frozen
 from snapshot.secrets import find_shape
 
 LONGEST = 4096  # bytes of a match that must be found across a border
@@ -24,7 +24,7 @@ _DELIMITER = re.compile(rb"[/?#\s\x1c-\x1f]")
 _AUTHORITY = re.compile(rb"/{0,2}[^/?#\s\x1c-\x1f]*@")
 
 
-@dataclass(frozen=True)
+@frozen
 class Borders:
     """What is left of a section: the detector of what it holds itself; its head and tail, or all of a small one."""
 

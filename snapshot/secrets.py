@@ -12,10 +12,10 @@ import json
 import re
 import unicodedata
 from collections.abc import Iterator
-from dataclasses import dataclass
 from itertools import islice
 
 from snapshot.canonical import Parsed, survey
+from snapshot.frozen import frozen
 
 # Names are compared as words; the last ones must be these.
 FORBIDDEN_NAMES = (
@@ -88,7 +88,7 @@ _GATES = [
 ]
 
 
-@dataclass(frozen=True)
+@frozen
 class SecretFinding:
     """Where (a JSON pointer) and by which detector."""
 

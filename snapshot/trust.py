@@ -1,18 +1,18 @@
 """Steps 4 and 5: whose signatures count. Authority is looked up anew for each document (threats D-39)."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 from snapshot import bundle as trust_bundle
 from snapshot.bundle import CONFIG, ROOT, KeyRecord, TrustBundle
 from snapshot.container import Opening
 from snapshot.envelope import RECOVERY, Envelope
+from snapshot.frozen import frozen
 from snapshot.reasons import Reason
 from snapshot.signature import pae, verify_signature
 from snapshot.verifier_state import VerifierState
 
 
-@dataclass(frozen=True)
+@frozen
 class Authority:
     """The keys that one document is judged by, at one time."""
 

@@ -1,10 +1,11 @@
 """What a reader of documents knows: who it is, whom it trusts, what it holds. All of it is given."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from snapshot.envelope import Envelope
+from snapshot.frozen import frozen
 from snapshot.limits import DEFAULT, Limits
 from snapshot.manifest import Revocations, SectionEntry
 
@@ -41,7 +42,7 @@ class HeldDocument(Protocol):
         """The bytes of one section; LookupError where there is none."""
 
 
-@dataclass(frozen=True)
+@frozen
 class Roots:
     """The root keys that a first trust bundle is judged against (format.md 8)."""
 
@@ -49,7 +50,7 @@ class Roots:
     threshold: int
 
 
-@dataclass(frozen=True)
+@frozen
 class VerifierState:
     """A reader's standpoint at one moment. `marks` and `active` are by scope; `revocations` are the last head's."""
 

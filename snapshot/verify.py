@@ -36,7 +36,7 @@ Rejected:
 
 import hashlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import NoReturn
 
 from cryptography.exceptions import InternalError, UnsupportedAlgorithm
@@ -47,6 +47,7 @@ from snapshot.bundle import TrustBundle
 from snapshot.container import ChunkParts, Opening, Parts
 from snapshot.content import DocumentContent
 from snapshot.envelope import INCREMENT, RECOVERY, SHARED, SNAPSHOT, Envelope
+from snapshot.frozen import frozen
 from snapshot.identifiers import CONFIG, HEAD, SCOPE_TYPES, SHAREABLE, format_time
 from snapshot.manifest import Head, RecoveryManifest, SectionEntry
 from snapshot.reasons import Reason, Rejected
@@ -106,7 +107,7 @@ class Verified:
         return f"<Verified {self.kind} {self.scope} {self.envelope.version}>"
 
 
-@dataclass(frozen=True)
+@frozen
 class AlreadyApplied:
     """The accepted version with the accepted content: a success without effect."""
 
@@ -114,7 +115,7 @@ class AlreadyApplied:
     mark: Mark
 
 
-@dataclass(frozen=True)
+@frozen
 class NotYetValid:
     """A good snapshot whose time has not come: it stays pending, and is verified again, whole, at `valid_from`."""
 

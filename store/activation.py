@@ -35,11 +35,12 @@ Rejected:
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 
 from snapshot.bundle import TrustBundle
 from snapshot.envelope import INCREMENT, RECOVERY, Envelope
+from snapshot.frozen import frozen
 from snapshot.identifiers import HEAD
 from snapshot.manifest import SectionEntry, parse_head
 from snapshot.section_table import differing
@@ -59,7 +60,7 @@ BUNDLE_SCOPE = "trust_bundle"
 Parsed = Callable[[bytes], StoredDocument | None]
 
 
-@dataclass(frozen=True)
+@frozen
 class Promotion:
     """What one document changes; made of a `Verified`, or at start of a slot that the floors name."""
 
@@ -247,7 +248,7 @@ def _require_sections(transaction: LmdbTransaction, promotion: Promotion, parsed
             raise StoreError(StoreFault.NOT_DURABLE, f"{promotion.scope}: section {name} is not in the store")
 
 
-@dataclass(frozen=True)
+@frozen
 class BundleFacts:
     """What the floors need to know of a trust bundle: of the one being activated, else of the active one."""
 

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from itertools import islice
 
+from snapshot.frozen import frozen
 from store.base import blobs, pending
 from store.base.documents import document, scope_records
 from store.base.environment import Environment, LmdbTransaction, WriteRoom
@@ -20,7 +21,7 @@ SWEPT_AT_ONCE = 1000
 BYTES_AT_ONCE = 64 << 20
 
 
-@dataclass(frozen=True)
+@frozen
 class GarbageStep:
     """What one step did. `done`: the cycle is over, and nothing unreferenced is left."""
 

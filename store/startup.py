@@ -9,6 +9,7 @@ leave_damaged   scopes whose active is damaged fall back to previous
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+from snapshot.frozen import frozen
 from store.base import enrolment, journal, meta, trust
 from store.base.disk import Disk
 from store.base.enrolment import Enrolment
@@ -27,7 +28,7 @@ from store.fsck.quarantine import set_aside
 from store.reconcile import behind_store, floor_of_store, hold, is_above, roll_forward, with_recovered_marks
 
 
-@dataclass(frozen=True)
+@frozen
 class StartFinding:
     """Something that the start met. It is in the journal too."""
 

@@ -14,11 +14,12 @@ Synchronous and for one writing thread; reads may come from any. Nothing here re
 
 import contextlib
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from functools import partial
 from typing import Self, TypeVar
 
 from snapshot.envelope import RECOVERY, SNAPSHOT
+from snapshot.frozen import frozen
 from snapshot.identifiers import HEAD
 from snapshot.limits import DEFAULT, Limits
 from snapshot.verifier_state import Mark
@@ -62,7 +63,7 @@ NO_PROBATIONS: Mapping[str, ProbationTerms] = {}
 REPAIR_SCOPES = frozenset({HEAD, activation.BUNDLE_SCOPE})  # what takes a stolen key away
 
 
-@dataclass(frozen=True)
+@frozen
 class HolderState:
     """What `snapshot.verifier_state.VerifierState` asks of a store, read in one transaction."""
 

@@ -6,10 +6,11 @@ then. So a missed, doubled or late notification changes nothing.
 
 import threading
 from collections.abc import Callable
-from dataclasses import dataclass
+
+from snapshot.frozen import frozen
 
 
-@dataclass(frozen=True)
+@frozen
 class GenerationChange:
     """The generation that is active now, and the scopes that changed with it."""
 

@@ -20,7 +20,7 @@ ROOMS: dict[str, tuple[str, ...]] = {
     "store": ("snapshot", "store.base", "store.fsck"),
     "agent.base": ("snapshot", "store.base", "store"),
     "agent.config": ("snapshot", "wire"),
-    "agent.access": ("wire", "wire.local", "agent.config"),
+    "agent.access": ("snapshot", "wire", "wire.local", "agent.config"),
     "agent.files": ("snapshot", "wire", "agent.access"),
     "agent.state": (
         "snapshot",

@@ -20,6 +20,7 @@ from dataclasses import MISSING, Field, dataclass, field, fields, is_dataclass
 from functools import lru_cache
 from typing import Any, Generic, TypeVar, cast, dataclass_transform
 
+from snapshot.frozen import frozen
 from snapshot.identifiers import (
     MAX_INTEGER,
     format_time,
@@ -375,7 +376,7 @@ def member(form: Form[Any], *, default: object = MISSING) -> Any:  # noqa: ANN40
 @dataclass_transform(frozen_default=True, field_specifiers=(member,))
 def message(cls: type[T]) -> type[T]:
     """A frozen dataclass whose fields are members."""
-    return dataclass(frozen=True)(cls)
+    return frozen(cls)
 
 
 _RECORDS: dict[type, Form[Any]] = {}

@@ -8,10 +8,10 @@ import grp
 import os
 import pwd
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from typing import Protocol, Self
 
 from agent.config.patterns import EVERY, matches
+from snapshot.frozen import frozen
 from wire.peer import OVERFLOW_UID, UnixPeer
 
 ROOT_UID = 0
@@ -30,7 +30,7 @@ class NamedCallers(Protocol):
     def expired(self) -> bool: ...
 
 
-@dataclass(frozen=True)
+@frozen
 class AccessRule:
     """These users and these groups read the scopes that match; with `expired` also once they are over, if asked."""
 
@@ -54,7 +54,7 @@ class AccessRule:
         return peer.uid in self.uids or not self.gids.isdisjoint(peer.gids)
 
 
-@dataclass(frozen=True)
+@frozen
 class Readers:
     """Accounts, beside root and the agent's own."""
 
@@ -71,7 +71,7 @@ class Readers:
         return bool(self.uids or self.gids)
 
 
-@dataclass(frozen=True)
+@frozen
 class Access:
     """Root and the agent's own account read everything, also what has expired. `is_default`: there is no `[access]`."""
 

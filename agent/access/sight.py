@@ -9,17 +9,18 @@ monitoring asks there; with it nobody is, but at the socket, where the kernel sa
 """
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TypeVar
 
 from agent.access.access import Access, may_administer
+from snapshot.frozen import frozen
 from wire.local.node_status import HiddenFromCaller, NodeStatus, ServiceState
 from wire.peer import Peer, UnixPeer
 
 T = TypeVar("T")
 
 
-@dataclass(frozen=True)
+@frozen
 class CallerSight:
     access: Access
     peer: Peer

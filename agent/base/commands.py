@@ -6,11 +6,11 @@ import re
 import signal
 import subprocess
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 import trio
 
+from snapshot.frozen import frozen
 from snapshot.reasons import safe_text
 from snapshot.secrets import is_forbidden_name, shape_of
 
@@ -21,7 +21,7 @@ _ASSIGNED = re.compile(r"([A-Za-z0-9_.-]+)\s*[=:]\s*")
 PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
 
-@dataclass(frozen=True)
+@frozen
 class CommandOutcome:
     """`exit_code` None: it did not run, or not to its end. `output`: its first bytes, one escaped line."""
 

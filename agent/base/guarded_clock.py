@@ -6,12 +6,13 @@ clock. A wall clock that jumps forward is believed for as long as it is wrong, a
 
 from dataclasses import dataclass
 
+from snapshot.frozen import frozen
 from store.base.timefloor import Boot, TimeFloor
 
 SKEW_S = 300.0  # rules, Numbers: clock skew; fixed by format.md 7
 
 
-@dataclass(frozen=True)
+@frozen
 class ClockReading:
     """All clocks at one moment. `wall` is Unix seconds; `synchronised` is None where it cannot be known."""
 
@@ -20,7 +21,7 @@ class ClockReading:
     synchronised: bool | None = True
 
 
-@dataclass(frozen=True)
+@frozen
 class GuardedTime:
     """One reading, guarded. `behind_s`: how far the wall clock is behind the floor, negative when it is ahead."""
 
@@ -60,7 +61,7 @@ class Regression:
         self.allowed_s = max(0.0, moment.behind_s)
 
 
-@dataclass(frozen=True)
+@frozen
 class Stopwatch:
     """Since when something lasts, on the boot clock, so that no wall clock stretches or shortens it (rules J38).
 

@@ -6,16 +6,17 @@ http://127.0.0.1:8080/health          an address of this machine: no name, which
 
 import ipaddress
 import re
-from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import urlsplit
+
+from snapshot.frozen import frozen
 
 FORM = "unix:/SOCKET:/PATH or http://127.0.0.1:PORT/PATH"
 _UNIX = re.compile(r"unix:(/[\x21-\x39\x3b-\x7e]{1,200}):(/[\x21-\x7e]{0,200})", re.ASCII)
 _PATH = re.compile(r"/[\x21-\x7e]{0,200}", re.ASCII)
 
 
-@dataclass(frozen=True)
+@frozen
 class CheckAddress:
     """`socket`, or `host` and `port`."""
 

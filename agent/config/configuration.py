@@ -9,7 +9,7 @@ A node has `[coordinator]` or `[manual]`, never both. Nothing here decides: that
 import os
 import tomllib
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 
 from agent.config import patterns
@@ -36,6 +36,7 @@ from agent.config.toml_form import (
     words,
 )
 from agent.config.units import Verb, is_unit
+from snapshot.frozen import frozen
 from snapshot.identifiers import HEAD, SCOPE_TYPES
 from snapshot.limits import Limits
 from snapshot.manifest import MOST_PROBATION_S
@@ -59,7 +60,7 @@ _WORD = that(lambda value: bool(value) and forms.CONTENT.takes(value), "a word")
 _SCOPE = TomlForm(patterns.check_pattern, patterns.FORM)
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen(kw_only=True)
 class NodeTable:
     """Who the node is. A `witness` holds no services (rules J27)."""
 
@@ -84,7 +85,7 @@ class NodeTable:
     )
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen(kw_only=True)
 class CoordinatorTable:
     """Where the coordinators are. `join_urls`: their listeners that ask for no certificate, where they differ."""
 
@@ -107,7 +108,7 @@ class CoordinatorTable:
     )
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen(kw_only=True)
 class MapEntry:
     """A source of a manual map (rules K5..K7): where, what its server has to show (one of `ca_file`, `system_roots` and
     `certificates`), and whether it is asked unattended.
@@ -134,7 +135,7 @@ class MapEntry:
         return MirrorTls(system_roots=self.system_roots, certificates=frozenset(self.certificates))
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen(kw_only=True)
 class ManualPeer:
     """`[[manual.peer]]`: another node of a manual map (rules K5..K7), known by its own certificate. Each of the two has
     an entry for the other one, and of the two at most one refreshes automatically.
@@ -163,7 +164,7 @@ class ManualPeer:
     )
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen(kw_only=True)
 class BootstrapPeer:
     """`[[peers.bootstrap]]`: another node that is asked for documents when nobody else gives them."""
 
@@ -178,7 +179,7 @@ class BootstrapPeer:
     )
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen(kw_only=True)
 class PeersTable:
     """Other nodes: what they are asked and what they are answered (rules L21, K5, J45). As sources: those of the signed
     `peer_directory`, and those named here, which are asked last and need no directory; of each kind at most so many are
@@ -237,7 +238,7 @@ class PeersTable:
     )
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen(kw_only=True)
 class StorageWriter:
     """`[[storage.writers]]`: a coordinator that may bring here what it publishes."""
 
@@ -248,7 +249,7 @@ class StorageWriter:
     )
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen(kw_only=True)
 class StorageTable:
     """What a node of the role `storage_config` keeps of all that is published, and serves to nodes (`StorageEndpoint`
     with its `node`): its shard, as the signed `storage_directory` says.
@@ -271,7 +272,7 @@ class StorageTable:
     )
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen(kw_only=True)
 class TrustTable:
     """The root keys of the first bundle, pinned by their ids; the bundle itself where it is installed; or first use."""
 
@@ -292,7 +293,7 @@ class TrustTable:
     )
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen(kw_only=True)
 class LocalTable:
     """What local services see: the socket and the projected files. Groups by name; None: the agent's own."""
 
@@ -347,7 +348,7 @@ class LocalTable:
     )
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen(kw_only=True)
 class AccessEntry:
     """`[access."<scope pattern>"]`: the users and groups (by name) that may read these scopes."""
 
@@ -358,7 +359,7 @@ class AccessEntry:
     expired: bool = setting(boolean, False, "Whether they may also read what has expired, with `?expired=allow`.")
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen(kw_only=True)
 class ServiceLimitsTable:
     """What a service can take of one of its scopes; what is left out, it does not limit."""
 
@@ -367,7 +368,7 @@ class ServiceLimitsTable:
     removed_percent: int | None = setting(number(0, 100), None, "The share of its entries that may go at a time.")
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen(kw_only=True)
 class ServiceTable:
     """`[[service]]`: a local service, the scopes that it lives by, how it is asked and how it is told.
 
@@ -443,7 +444,7 @@ class ServiceTable:
     )
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen(kw_only=True)
 class IntervalsTable:
     """Seconds (rules, Numbers)."""
 
@@ -465,7 +466,7 @@ class IntervalsTable:
     )
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen(kw_only=True)
 class LimitsTable:
     """Bytes. `section_bytes` and `content_bytes` are the two limits of format.md 10 that may differ."""
 
@@ -486,12 +487,14 @@ class LimitsTable:
         return Limits(section_bytes=self.section_bytes, content_bytes=self.content_bytes)
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen(kw_only=True)
 class LogTable:
+    """What the journal is told."""
+
     level: str = setting(words("debug", "info", "warning", "error"), "info", "What is logged, and all above it.")
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen(kw_only=True)
 class AgentSettings:
     """Everything. Exactly one of `coordinator` and `manual` is set."""
 

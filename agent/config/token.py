@@ -11,10 +11,11 @@ import json
 import os
 import stat
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 
 from agent.config.credentials import credentials_directory
+from snapshot.frozen import frozen
 from snapshot.identifiers import is_hash, is_id, is_integer
 
 TOKEN_BYTES = 8 << 10
@@ -27,7 +28,7 @@ class BadTokenFileError(ValueError):
     """There is a file, and it is not one to take a token from; the text names it and the remedy, never its content."""
 
 
-@dataclass(frozen=True)
+@frozen
 class RootPins:
     """The root keys that sign the first trust bundle, and how many of them must have."""
 
@@ -35,7 +36,7 @@ class RootPins:
     threshold: int
 
 
-@dataclass(frozen=True)
+@frozen
 class JoinToken:
     """`trusts_first_use`: as its file says, the root keys of the first answer are taken."""
 
@@ -94,7 +95,7 @@ def parse_token(data: bytes, where: str) -> JoinToken:
     return JoinToken(text, trusts_first_use)
 
 
-@dataclass(frozen=True)
+@frozen
 class Found:
     """In the order of the files; `trouble` with those that hold none."""
 

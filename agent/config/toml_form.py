@@ -1,6 +1,6 @@
 """A TOML table read into a dataclass, strictly: every key has a form, and an unknown one names the nearest known.
 
-    @dataclass(frozen=True, kw_only=True)
+    @frozen(kw_only=True)
     class Intervals:
         heartbeat_interval_s: int = setting(number(5, 300), 30, "How often the node reports.")
 
@@ -11,16 +11,17 @@ All that is wrong is gathered, so that one look at the error is enough. Values a
 
 import difflib
 from collections.abc import Callable, Mapping
-from dataclasses import MISSING, Field, dataclass, field, fields
+from dataclasses import MISSING, Field, field, fields
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
+from snapshot.frozen import frozen
 from wire import forms
 
 T = TypeVar("T")
 
 
-@dataclass(frozen=True)
+@frozen
 class TomlForm(Generic[T]):
     """`read` takes a TOML value and gives ours; its ValueError says what it must be. `description` says it ahead."""
 

@@ -23,6 +23,7 @@ from dataclasses import dataclass, field
 from agent.files.maps import EMPTY_BYTES, ROUTES, ROUTES_SCOPE, parts_of
 from snapshot import canonical
 from snapshot.egress import RESOURCES, usable_entries
+from snapshot.frozen import frozen
 from snapshot.identifiers import parse_scope
 from snapshot.manifest import SectionEntry
 
@@ -35,7 +36,7 @@ ReadSection = Callable[[str], bytes]
 Pieces = Callable[[ReadSection], Iterable[bytes]]
 
 
-@dataclass(frozen=True)
+@frozen
 class EntryFile:
     """`pieces` makes the bytes from those of the sections, a part at a time. `entry`: their hash and size, or where
     `read_entry` is asked for these a hash of what they are made from, and the most that they can be.
@@ -64,7 +65,7 @@ class MadeEntries:
         return self._kept[key]
 
 
-@dataclass(frozen=True)
+@frozen
 class _Source:
     """A file, and what it is made from. `beside`: what else its bytes follow from."""
 

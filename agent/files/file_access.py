@@ -5,11 +5,12 @@ group   `projection_group`, all of them: the default without one
 scope   each scope for whom `[access]` lets read it, by access lists; the index for who may read all
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from enum import StrEnum
 
 from agent.access.access import Access, Readers
 from agent.files.generations import Permissions
+from snapshot.frozen import frozen
 
 
 class FilesFor(StrEnum):
@@ -18,7 +19,7 @@ class FilesFor(StrEnum):
     SCOPE = "scope"
 
 
-@dataclass(frozen=True)
+@frozen
 class FileAccess:
     """`given`: modes and group as configured. `access` None: the files are for one group."""
 

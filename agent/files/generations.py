@@ -24,6 +24,7 @@ from pathlib import Path
 from agent.access.access import Readers
 from agent.files.access_lists import access_list, list_of, set_list
 from snapshot.codes import CATALOGUE, Area
+from snapshot.frozen import frozen
 
 KEPT = 2  # folders before the present one that always stay
 MOST_KEPT = 64
@@ -49,7 +50,7 @@ class FilesError(Exception):
         self.fault = fault
 
 
-@dataclass(frozen=True)
+@frozen
 class Permissions:
     """Of files and of folders. `gid` None: the process's own group. With `readers` the group has nothing, and each of
     them what the mode gives the group.

@@ -13,6 +13,7 @@ from functools import cached_property
 from agent.files.entry_files import MadeEntries, Pieces, ReadSection, entry_files
 from snapshot import canonical
 from snapshot.config_files import FILES, parse_index
+from snapshot.frozen import frozen
 from snapshot.identifiers import CONFIG, parse_scope
 from snapshot.manifest import SectionEntry
 
@@ -54,7 +55,7 @@ class ProjectedFile:
         return self.mode & (configured | (configured >> READ_TO_EXECUTE & 0o111))
 
 
-@dataclass(frozen=True)
+@frozen
 class ProjectedScope:
     """An active scope; `read` gives a section's bytes, whose hash it has checked. `grade` as of protocol.md 4.
     `revoked`: what services go out by no more.

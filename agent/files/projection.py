@@ -42,6 +42,7 @@ from agent.files.file_access import FileAccess
 from agent.files.generations import FilesError, FilesFault, Generations, Permissions, on_disk
 from agent.files.layout import ProjectedFile, ProjectedScope, folder_of, stem_of
 from snapshot import canonical
+from snapshot.frozen import frozen
 from snapshot.identifiers import CONFIG, format_time
 from snapshot.manifest import SectionEntry
 from snapshot.section_table import differing
@@ -57,7 +58,7 @@ FAULTS = {
 }
 
 
-@dataclass(frozen=True)
+@frozen
 class Kept:
     """Of a scope: what the present folder has already. Its sections but those of these names, None for none at all;
     other files by path.

@@ -16,7 +16,6 @@ Access is that of the scope: `[access."service_assignment/web"]` says who reads 
 
 import hashlib
 from collections.abc import AsyncIterator, Iterable, Mapping
-from dataclasses import dataclass
 
 from agent.access.access import Access
 from agent.base.threads import Threads
@@ -34,6 +33,7 @@ from agent.local.scope_answers import (
 from agent.state.view import Views
 from snapshot import canonical
 from snapshot.egress import RESOURCES, usable_entries
+from snapshot.frozen import frozen
 from snapshot.identifiers import format_time, is_id, scope_name
 from wire.forms import record
 from wire.local.local_answers import OfDocument, RouteAnswer, ServiceAnswer, ServiceList
@@ -44,7 +44,7 @@ SERVICES_TYPE, SERVICES = "service_assignment", "services"
 PARTS_OF_SERVICE = ("organization_id", "workload", "endpoints", "settings")
 
 
-@dataclass(frozen=True)
+@frozen
 class EntryAnswers:
     """Each answer is made in one go from one view, on a reading thread."""
 

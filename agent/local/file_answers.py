@@ -16,7 +16,7 @@ import re
 import threading
 from collections import OrderedDict
 from collections.abc import AsyncIterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from agent.access.access import Access
 from agent.base.threads import Threads
@@ -31,6 +31,7 @@ from agent.local.scope_answers import (
 )
 from snapshot import canonical
 from snapshot.config_files import FILES, MOST_FILES, FileEntry, parse_index
+from snapshot.frozen import frozen
 from snapshot.identifiers import CONFIG, is_id, scope_name
 from wire.local.local_answers import ConfigFileList, ListedConfigFile
 from wire.request import HttpError, Request, Response
@@ -40,7 +41,7 @@ MOST_KEPT = 64
 _RANGE = re.compile(r"bytes=(?:([0-9]{1,15})-([0-9]{0,15})|-([0-9]{1,15}))", re.ASCII)
 
 
-@dataclass(frozen=True)
+@frozen
 class ByteRange:
     """From `start`, up to and without `end`."""
 
@@ -74,7 +75,7 @@ class FileIndexes:
                 self._kept.popitem(last=False)
 
 
-@dataclass(frozen=True)
+@frozen
 class FileAnswers:
     """Made on a reading thread from one view; what is streamed afterwards is of that version."""
 

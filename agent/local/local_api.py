@@ -37,6 +37,7 @@ from agent.services.services import LocalService, Services, ready_for
 from agent.state.view import View, Views
 from snapshot import degraded
 from snapshot.degraded import GateAnswer, GateFacts, GateReason, Question
+from snapshot.frozen import frozen
 from snapshot.grants import POLICY_SCOPE
 from snapshot.identifiers import HEAD, format_time, stands_for
 from snapshot.limits import DEFAULT, Limits
@@ -105,7 +106,7 @@ class NodeBackend(QuarantineBackend, Protocol):
         """A document from another medium through the whole verification; Rejected. What became of it."""
 
 
-@dataclass(frozen=True)
+@frozen
 class StatusAnswer:
     """`status` is all that there is to say; `whole` says it."""
 

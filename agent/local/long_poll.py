@@ -10,12 +10,12 @@ question arrives was rejected for this reason.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
 
 import trio
 
 from agent.local.watching import Watching
 from agent.state.view import Views
+from snapshot.frozen import frozen
 from wire.request import Request, Response
 from wire.routes import Handler
 
@@ -23,7 +23,7 @@ WAIT_MOST_S = 300
 NOT_MODIFIED = 304
 
 
-@dataclass(frozen=True)
+@frozen
 class LongPoll:
     views: Views
     watching: Watching

@@ -3,10 +3,10 @@ account, as all that changes what the node does (protocol.md 4).
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Protocol
 
 from agent.access.access import may_administer
+from snapshot.frozen import frozen
 from snapshot.identifiers import format_time
 from store.base.records import FailedContent
 from wire.local.local_answers import QuarantinedContent, QuarantineList
@@ -26,7 +26,7 @@ class QuarantineBackend(Protocol):
         """What was in it; it is asked for again if the head lists it. HttpError."""
 
 
-@dataclass(frozen=True)
+@frozen
 class QuarantineAnswers:
     node: QuarantineBackend
 

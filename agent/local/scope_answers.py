@@ -7,7 +7,7 @@ time, so that its size costs no memory.
 import base64
 import hashlib
 from collections.abc import AsyncIterator, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from agent.access.access import Access
 from agent.base.threads import Threads
@@ -17,6 +17,7 @@ from agent.services.scope_reports import envelope_of
 from agent.state.view import Grade, View, Views
 from snapshot import canonical
 from snapshot.envelope import Envelope
+from snapshot.frozen import frozen
 from snapshot.identifiers import HEAD, ONE_EACH, format_time
 from snapshot.manifest import SectionEntry, parse_state
 from store.base.documents import StoredDocument
@@ -31,7 +32,7 @@ BYTES = ("content-type", "application/octet-stream")  # of a raw section
 Headers = list[tuple[str, str]]
 
 
-@dataclass(frozen=True)
+@frozen
 class ServedDocument:
     """A document to answer from; `read` gives the bytes of a section."""
 
@@ -49,7 +50,7 @@ class ServedDocument:
         return self.parts[list(self.sections).index(name)]
 
 
-@dataclass(frozen=True)
+@frozen
 class ScopeRequest:
     """A request for a scope, or for one section of it. What may be read is of its caller; `expired` was asked for."""
 
@@ -70,7 +71,7 @@ class ScopeRequest:
         return cls(scope, slot, may_read, may_read_expired, request.query_one("expired") == "allow", _etags(request))
 
 
-@dataclass(frozen=True)
+@frozen
 class ScopeAnswers:
     """Each answer is made in one go from one view: on a reading thread, or at once where all of it is at hand."""
 

@@ -20,6 +20,7 @@ from agent.base.threads import Threads
 from agent.files.maps import ROUTES, ROUTES_SCOPE, map_of
 from agent.state.view import View, Views
 from snapshot import canonical
+from snapshot.frozen import frozen
 from snapshot.identifiers import stands_for
 from snapshot.manifest import SectionEntry
 from snapshot.section_table import differing
@@ -120,7 +121,7 @@ class Changelog:
         return oldest <= generation <= self.generation
 
 
-@dataclass(frozen=True)
+@frozen
 class SeenView:
     """A view as the change log takes it; `step`: from the view before, None for the first."""
 

@@ -5,15 +5,15 @@ keeps every candidate out. Neither should first be noticed when something change
 """
 
 from collections.abc import Awaitable, Callable, Iterator, Sequence
-from dataclasses import dataclass
 
 from agent.config.configuration import ServiceTable
 from agent.config.units import VALIDATE, Verb, path_unit
 from agent.services.unit_states import UnitState
+from snapshot.frozen import frozen
 from wire.logs import log
 
 
-@dataclass(frozen=True)
+@frozen
 class MissingUnit:
     """`path`: the unit that is not active."""
 

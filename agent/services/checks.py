@@ -18,13 +18,14 @@ from agent.base.commands import run_command
 from agent.base.threads import Threads
 from agent.config.check_address import CheckAddress
 from agent.services.unit_states import UnitState
+from snapshot.frozen import frozen
 from snapshot.reasons import safe_text
 
 HTTP_OK = range(200, 300)
 LASTING_S = 5.0  # a unit that is active for so long was so before
 
 
-@dataclass(frozen=True)
+@frozen
 class CheckAnswer:
     ok: bool
     detail: str = ""
@@ -43,7 +44,7 @@ class ServiceCheck(Protocol):
         """Within a time limit of its own; raises nothing for what the service does."""
 
 
-@dataclass(frozen=True)
+@frozen
 class CommandCheck:
     command: tuple[str, ...]
     timeout_s: float
@@ -56,7 +57,7 @@ class CommandCheck:
         return CheckAnswer(outcome.ok, str(outcome))
 
 
-@dataclass(frozen=True)
+@frozen
 class HttpCheck:
     """A new connection each time: whether it can be made is part of the answer. The body is not read."""
 

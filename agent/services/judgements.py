@@ -19,6 +19,7 @@ from typing import Protocol
 
 import trio
 
+from snapshot.frozen import frozen
 from wire.backoff import BackOff
 
 AGAIN_S, AGAIN_MOST_S = 300.0, 3600.0  # after no judgement
@@ -26,7 +27,7 @@ KEPT_S = 600.0  # once nobody asks about it any more
 MOST = 256
 
 
-@dataclass(frozen=True)
+@frozen
 class SeenState:
     """What a validator of a service is shown."""
 
@@ -35,7 +36,7 @@ class SeenState:
     revoked: frozenset[str]
 
 
-@dataclass(frozen=True)
+@frozen
 class ValidatorAnswer:
     """`refusal` is empty for a yes; it is bounded and holds what the command said first. `judged`: it ran to its end,
     and that is its answer.

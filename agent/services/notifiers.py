@@ -8,7 +8,6 @@ Each `tell` is safe to repeat: a service is told what is active now, never what 
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
@@ -16,13 +15,14 @@ import trio
 
 from agent.base.commands import run_command
 from agent.config.units import Verb, is_unit, path_unit
+from snapshot.frozen import frozen
 from snapshot.reasons import safe_text
 
 LOOK_EVERY_S = 0.1
 NOT_RUNNING = "not_running"
 
 
-@dataclass(frozen=True)
+@frozen
 class Told:
     """What a service answered; `detail` is bounded, for people.
 
@@ -39,13 +39,13 @@ class Notifier(Protocol):
         """Within a time limit of its own; raises nothing for what the service does."""
 
 
-@dataclass(frozen=True)
+@frozen
 class NotifierWatch:
     async def tell(self, service: str, generation: int) -> Told:
         return Told(True, "it watches")
 
 
-@dataclass(frozen=True)
+@frozen
 class Command:
     command: tuple[str, ...]
     timeout_s: float
@@ -56,7 +56,7 @@ class Command:
         return Told(outcome.ok, str(outcome))
 
 
-@dataclass(frozen=True)
+@frozen
 class RequestedVerb:
     """`<requests>/<unit>` is written, and `<answers>/<unit>` says what came of it: `<result> <exit status>`, or
     `not_running`.

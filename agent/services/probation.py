@@ -43,6 +43,7 @@ from agent.services.checks import CheckAnswer, ServiceCheck
 from agent.services.publishing import Publishing
 from agent.services.services import Services
 from agent.state.node import RunningNode
+from snapshot.frozen import frozen
 from snapshot.reasons import Rejected
 from snapshot.reverify import Reverdict, judge_again
 from store.base.documents import HashedDocument, StoredDocument
@@ -58,7 +59,7 @@ RETRY_S, RETRY_MOST_S = 1.0, 60.0
 COORDINATOR, FILES = "coordinator", "files"
 
 
-@dataclass(frozen=True)
+@frozen
 class CheckedService:
     """A service and what it is asked. `scopes` are patterns of the configuration."""
 
@@ -68,7 +69,7 @@ class CheckedService:
     interval_s: float
 
 
-@dataclass(frozen=True)
+@frozen
 class FailedCheck:
     """`scopes`: those on probation that `check` is about."""
 

@@ -8,10 +8,10 @@ does is not believed: what matters is when what runs expires.
 """
 
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass
 
 from agent.state.view import ActiveScope, View
 from snapshot.degraded import GateFacts
+from snapshot.frozen import frozen
 from snapshot.identifiers import format_time
 from snapshot.manifest import ScopeVersion
 from store.base.records import Rejection
@@ -20,7 +20,7 @@ from wire.local.node_status import ScopeRefusal
 SOON = 1 / 3  # of its lifetime: as for all that ends
 
 
-@dataclass(frozen=True)
+@frozen
 class RefusedScope:
     """`refused`, `runs`: "epoch.version"; `runs` is None where nothing of it is active. `soon`: what runs has expired,
     or will within a third of its lifetime.

@@ -21,6 +21,7 @@ from agent.services.notifiers import NOT_RUNNING, Notifier, Told
 from agent.state.view import View, Views
 from snapshot import degraded
 from snapshot.degraded import GateFacts, Question
+from snapshot.frozen import frozen
 from store.base.errors import StoreError
 from wire.backoff import BackOff
 from wire.logs import log
@@ -36,7 +37,7 @@ HELD_BACK = f"{degraded.GateReason.ROOTS_UNCONFIRMED}: nobody has compared the r
 Versions = Mapping[str, tuple[int, int, str]]
 
 
-@dataclass(frozen=True)
+@frozen
 class LocalService:
     """`scopes` are patterns of the configuration."""
 
@@ -49,7 +50,7 @@ class LocalService:
         return {name: scope.identity for name, scope in sorted(view.scopes.items()) if matches(self.scopes, name)}
 
 
-@dataclass(frozen=True)
+@frozen
 class Notified:
     """What a service was told last, and what came of it; `at` is Unix seconds."""
 

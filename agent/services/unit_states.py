@@ -4,17 +4,16 @@ Any account may read that. It runs in a process of its own with a deadline, besi
 in time is not known, and nobody takes that for a yes.
 """
 
-from dataclasses import dataclass
-
 from agent.base.clock import monotonic_s
 from agent.base.commands import run_command
+from snapshot.frozen import frozen
 
 ASK_S = 3.0
 RUNNING = frozenset({"active", "reloading", "refreshing"})
 PROPERTIES = ("ActiveState", "ActiveEnterTimestampMonotonic", "NRestarts")
 
 
-@dataclass(frozen=True)
+@frozen
 class UnitState:
     """`for_s`: so long it has been active at least; suspended time is not counted. `fault`: why it is not known.
 

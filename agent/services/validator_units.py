@@ -19,7 +19,6 @@ import secrets
 import shutil
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
 from pathlib import Path
 
 import trio
@@ -27,13 +26,14 @@ import trio
 from agent.base.commands import OUTPUT_BYTES, CommandOutcome, line_of
 from agent.config.units import VALIDATE, is_unit, path_unit
 from agent.services.unit_states import UnitState
+from snapshot.frozen import frozen
 from snapshot.reasons import safe_text
 
 LOOK_EVERY_S = 0.1
 SYSTEMDS_OWN = range(200, 246)  # exit statuses by which it says that it could not start the command
 
 
-@dataclass(frozen=True)
+@frozen
 class ValidatorUnit:
     """`label` is the cluster's: what lies there of other agents is left alone."""
 

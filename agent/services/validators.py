@@ -12,7 +12,7 @@ import os
 import secrets
 import shutil
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import Protocol
 
@@ -25,6 +25,7 @@ from agent.files.generations import Permissions
 from agent.files.layout import ProjectedScope
 from agent.files.projection import INDEX, index_bytes, write_file, write_scope
 from agent.services.judgements import KnownAnswers, SeenState, ValidatorAnswer
+from snapshot.frozen import frozen
 from snapshot.reasons import safe_text
 
 VALIDATOR_REFUSED = "validator_refused"
@@ -45,7 +46,7 @@ class Judge(Protocol):
         """Within a time limit of its own; raises nothing for what the other does."""
 
 
-@dataclass(frozen=True)
+@frozen
 class ValidatorCommand:
     """Run as the agent's account, in its sandbox. `folder` is the agent's alone."""
 
@@ -69,7 +70,7 @@ class ValidatorCommand:
         return await run_command(self.command, timeout_s=self.timeout_s, folder=staged, variables=variables)
 
 
-@dataclass(frozen=True)
+@frozen
 class Validator:
     """Of one service: the scopes that it depends on, and who judges them."""
 
@@ -88,7 +89,7 @@ class Validator:
         return SeenState(self.service, frozenset((scope.scope, scope.content_hash) for scope in its), revoked)
 
 
-@dataclass(frozen=True)
+@frozen
 class ValidatorRefusal:
     """`detail` is bounded and holds what the command said first. `scopes`: the changed ones that it was asked about.
     `judged`: it ran to its end, and that is its answer.
@@ -101,7 +102,7 @@ class ValidatorRefusal:
     reason: str = VALIDATOR_REFUSED
 
 
-@dataclass(frozen=True)
+@frozen
 class Validators:
     validators: Sequence[Validator]
     threads: Threads

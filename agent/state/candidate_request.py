@@ -6,8 +6,10 @@ wrong with it is said in a vote and in no record of the store: nothing that was 
 
 from dataclasses import dataclass
 
+from snapshot.frozen import frozen
 
-@dataclass(frozen=True)
+
+@frozen
 class CandidateRefusal:
     """`step`: of format.md 7, 12 also for what services say; None where the node could not keep it at all."""
 

@@ -8,7 +8,6 @@ what is to run. Then nothing is fetched; such a candidate is refused as the veri
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 from agent.state.candidate_request import CandidateRefusal
 from agent.state.held_state import Holdings
@@ -16,13 +15,14 @@ from agent.state.own_bounds import QUARANTINED, QUARANTINED_STEP, QUARANTINED_WO
 from agent.state.plan import WantedScope, base_of, order_of, version_of
 from snapshot.bundle import SCOPE as TRUST_BUNDLE
 from snapshot.envelope import Envelope
+from snapshot.frozen import frozen
 from snapshot.identifiers import HEAD, SCOPE_TYPES, parse_scope
 from snapshot.manifest import ScopeVersion
 from snapshot.reasons import Reason
 from snapshot.verifier_state import VerifierState
 
 
-@dataclass(frozen=True)
+@frozen
 class Prospect:
     """A candidate. `refusal`: what is wrong with its listing. `is_active`: it is what runs already."""
 
@@ -40,7 +40,7 @@ class Prospect:
         return self.wanted.listed.change or self.scope
 
 
-@dataclass(frozen=True)
+@frozen
 class JudgedBy:
     """`contents`: what is active, by scope; `versions`: of the candidates' own scopes the mark, what is active, and
     what is in quarantine.

@@ -10,10 +10,11 @@ verified. So an endpoint serves on when the document that lists it has expired: 
 """
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, fields
 from enum import StrEnum
 
 from snapshot import canonical
+from snapshot.frozen import frozen
 from wire.endpoint import BadEndpointError, Endpoint
 
 ROW = "coordinators"
@@ -31,7 +32,7 @@ class NamedBy(StrEnum):
     PEERS = "peer_directory"
 
 
-@dataclass(frozen=True)
+@frozen
 class EndpointSets:
     """URLs with their ports. `current` is what the accepted document lists; `after_answer`: one of it did, since.
 

@@ -15,6 +15,7 @@ from snapshot import trust
 from snapshot.bundle import CONFIG, TrustBundle
 from snapshot.bundle import SCOPE as TRUST_BUNDLE
 from snapshot.degraded import HeldScope
+from snapshot.frozen import frozen
 from snapshot.grants import POLICY_SCOPE, POLICY_SECTION, Grants, LateGrants, Policy, parse_policy, read_grants
 from snapshot.identifiers import HEAD, parse_scope
 from snapshot.limits import Limits
@@ -32,7 +33,7 @@ AT_ONCE_BYTES = 1 << 20  # of a document of more, what it names is read once som
 ASKED_ON_THE_LOOP = frozenset({"peer_directory", "storage_directory"})  # what others name is asked for on a thread
 
 
-@dataclass(frozen=True)
+@frozen
 class Holdings:
     """At one generation. `scopes` are the active ones as the gate sees them; `revoked` means this node."""
 

@@ -1,12 +1,11 @@
 """Why a join has not succeeded, for the status (rules J7, J20, K15, K26). Light: the local API's start waits for it."""
 
-from dataclasses import dataclass
-
+from snapshot.frozen import frozen
 from snapshot.identifiers import format_time
 from wire.local.node_status import JoinTrouble
 
 
-@dataclass(frozen=True)
+@frozen
 class JoinFailure:
     """`refused`: no is the answer, rather than none. `at`, `again_at`: Unix seconds."""
 

@@ -6,13 +6,12 @@ recorded in the network, or lies on a stick, is no newer than the disk. Rejected
 news, since nobody has signed it; a new head comes within the life of every other. Until then increments are refused.
 """
 
-from dataclasses import dataclass
-
 from agent.state.held_state import Holdings
+from snapshot.frozen import frozen
 from snapshot.identifiers import HEAD
 
 
-@dataclass(frozen=True)
+@frozen
 class AtStart:
     """When the agent opened its store, by its guarded clock, and the head that it found there."""
 

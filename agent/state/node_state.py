@@ -29,10 +29,11 @@ Rejected:
 """
 
 from collections.abc import Callable, Collection
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from enum import StrEnum
 
 from snapshot import degraded
+from snapshot.frozen import frozen
 
 
 class State(StrEnum):
@@ -69,7 +70,7 @@ class StateCause(StrEnum):
 CLOSED = frozenset({State.UNENROLLED, State.JOINING, State.WAITING, State.FENCED, State.REVOKED})
 
 
-@dataclass(frozen=True)
+@frozen
 class NodeFacts:
     """What the node knows at one moment. `gate.cause` is not looked at: it follows from the standing.
 
@@ -94,7 +95,7 @@ class NodeFacts:
     gate: degraded.GateFacts = field(default_factory=degraded.GateFacts)
 
 
-@dataclass(frozen=True)
+@frozen
 class NodeState:
     """`cause` is empty for ACTIVE alone."""
 

@@ -1,12 +1,13 @@
 """What a head asks of a node that holds this: which scopes to fetch, from which base, and which to let go. Pure."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from agent.state.candidate_request import CandidateRequest
 from agent.state.held_state import BOOTSTRAP, RUNTIME, Holdings
 from snapshot.bundle import SCOPE as TRUST_BUNDLE
 from snapshot.envelope import Envelope
+from snapshot.frozen import frozen
 from snapshot.identifiers import HEAD, SCOPE_TYPES, parse_scope
 from snapshot.manifest import ScopeVersion
 from snapshot.verifier_state import Mark
@@ -16,7 +17,7 @@ FIRST = (BOOTSTRAP, RUNTIME)
 MOST_BEYOND = 16  # of what a head, or a bundle, says beyond this release
 
 
-@dataclass(frozen=True)
+@frozen
 class WantedScope:
     """A scope at the version that the head lists. `base`: the active version, if an increment from it may do.
 
@@ -35,7 +36,7 @@ class WantedScope:
         return envelope.version == version_of(self.listed) and envelope.state_hash == self.listed.content_hash
 
 
-@dataclass(frozen=True)
+@frozen
 class UpdatePlan:
     """`trust`: a newer bundle is listed. `dropped`: active and listed no more.
 

@@ -4,7 +4,7 @@ Each part goes on from its own, and keeps it from then on: the row is its, and s
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from agent.base.guarded_clock import Stopwatch
 from agent.state import endpoint_sets, origins, sights
@@ -12,11 +12,12 @@ from agent.state.endpoint_sets import EndpointSets
 from agent.state.health_rows import ADDRESSES_ROW, AUTHORITIES_ROW, OUTAGE_ROW, PEERS_ROW, REVOKED_ROW
 from agent.state.origins import Origin
 from agent.state.sights import SeenRunning
+from snapshot.frozen import frozen
 from store.base.tables import Name
 from store.store import Store
 
 
-@dataclass(frozen=True)
+@frozen
 class Remembered:
     """`endpoints`: of coordinators, as node_bootstraps listed them. `sights`: services that were seen running."""
 

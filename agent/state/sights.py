@@ -8,7 +8,8 @@ Nothing is ever seen in an outage, so a sight cannot be had by asking in one, wh
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+
+from snapshot.frozen import frozen
 
 KEPT_S = 86_400
 WRITTEN_EVERY_S = 3_600
@@ -16,7 +17,7 @@ MOST = 1_024
 PREFIX = "running/"
 
 
-@dataclass(frozen=True)
+@frozen
 class SeenRunning:
     """`scope`: the one that it was asked about by where that alone could name it (a combined node_runtime)."""
 

@@ -9,7 +9,7 @@ The documents may be kept and read from after the block: their blobs are hashed 
 
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from enum import StrEnum
 from functools import cached_property
 from typing import Protocol
@@ -20,6 +20,7 @@ from agent.state.revoked_services import revoked_services
 from snapshot.bundle import SCOPE as TRUST_BUNDLE
 from snapshot.degraded import REQUIRED
 from snapshot.envelope import Envelope
+from snapshot.frozen import frozen
 from snapshot.identifiers import HEAD
 from store.base.documents import StoredDocument
 from store.base.pending import Waiting
@@ -34,7 +35,7 @@ class Grade(StrEnum):
     EXPIRED = "expired"  # the snapshot is over
 
 
-@dataclass(frozen=True)
+@frozen
 class ActiveScope:
     """`good_for_s`: of a head, how long after its `issued_at` it is believed at most, whatever it says. Whoever has a
     config key for an hour could otherwise sign the last word for years, and keep the node from ever being degraded.
@@ -60,7 +61,7 @@ class ActiveScope:
         return *self.document.version, self.document.content_hash
 
 
-@dataclass(frozen=True)
+@frozen
 class View:
     """`scopes`: the active ones, without the head."""
 

@@ -5,7 +5,6 @@ StoredDocument  a verified document; satisfies `snapshot.verifier_state.HeldDocu
 """
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from typing import Self, TypeVar
 
@@ -13,6 +12,7 @@ from snapshot import envelope as envelopes
 from snapshot import manifest as manifests
 from snapshot import section_table
 from snapshot.envelope import INCREMENT, Envelope
+from snapshot.frozen import frozen
 from snapshot.identifiers import HEAD
 from snapshot.limits import MIB, Limits
 from snapshot.manifest import SectionChange, SectionEntry
@@ -42,7 +42,7 @@ Fetch = Callable[[bytes], bytes]  # the bytes of a blob, hashed
 _READ_LIMITS = Limits(section_bytes=1 << 40, content_bytes=1 << 40, manifest_bytes=64 * MIB, sections=1 << 20)
 
 
-@dataclass(frozen=True)
+@frozen
 class StoredDocument:
     """A verified document and its full state. `fetch` reads blobs, in the transaction or on their own."""
 

@@ -5,9 +5,10 @@ no second first use. It holds no private key (rules L40).
 """
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
 
+from snapshot.frozen import frozen
 from store.base import sealed
 from store.base.disk import Disk
 from store.base.errors import StoreError, StoreFault
@@ -16,7 +17,7 @@ MAGIC = b"HOLDFASTE1"
 FILE = "enrolment.rec"
 
 
-@dataclass(frozen=True)
+@frozen
 class Enrolment:
     """`root_keys` maps key id to public key (base64 SPKI DER). Minimum: epoch, bundle version, Unix seconds."""
 

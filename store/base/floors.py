@@ -32,6 +32,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Self
 
+from snapshot.frozen import frozen
 from snapshot.verifier_state import Mark
 from store.base import sealed
 from store.base.disk import Disk
@@ -59,7 +60,7 @@ class ScopeFloor:
         return self.mark.authority_epoch, self.mark.config_version
 
 
-@dataclass(frozen=True)
+@frozen
 class ActivatingScope:
     """What of an activation is in no pending slot: who signed, when it was judged, which nonce it spends, and on which
     terms it is on probation.
@@ -73,7 +74,7 @@ class ActivatingScope:
     probation: ProbationTerms | None = None
 
 
-@dataclass(frozen=True)
+@frozen
 class FloorRecord:
     """One floor record. `sequence` orders the two files, `generation` is the store's after the swap."""
 

@@ -6,10 +6,10 @@ number; beyond the bound the oldest go, and how many of them were never acknowle
 
 import struct
 from collections.abc import Iterator
-from dataclasses import dataclass
 from enum import StrEnum
 from itertools import islice
 
+from snapshot.frozen import frozen
 from snapshot.reasons import safe_text
 from store.base import meta
 from store.base.environment import Environment, LmdbTransaction
@@ -46,7 +46,7 @@ class Happened(StrEnum):
     QUARANTINE_CLEARED = "quarantine_cleared"
 
 
-@dataclass(frozen=True)
+@frozen
 class Event:
     sequence: int
     at: float

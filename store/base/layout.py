@@ -11,10 +11,10 @@ import os
 import stat
 import uuid
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Self
 
+from snapshot.frozen import frozen
 from snapshot.identifiers import is_id
 from store.base.disk import Disk, refusal
 from store.base.errors import StoreError, StoreFault
@@ -23,7 +23,7 @@ from store.base.migration import FORMAT
 OTHERS = 0o077
 
 
-@dataclass(frozen=True)
+@frozen
 class ClusterPaths:
     """What one cluster owns below the root; code that has this can reach no other cluster (rules L9)."""
 

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from snapshot import envelope as envelopes
 from snapshot.container import End, ManifestRead, Opening, SectionRead
 from snapshot.envelope import INCREMENT, SNAPSHOT, Envelope
+from snapshot.frozen import frozen
 from snapshot.limits import MIB, Limits
 from snapshot.reasons import Reason, Rejected
 from store.base import blobs, meta
@@ -50,7 +51,7 @@ _RECEIVING, _WAITING, _CANDIDATE = b"receiving/", b"waiting/", b"candidate/"
 _NAMES = (_RECEIVING, _WAITING, _CANDIDATE)
 
 
-@dataclass(frozen=True)
+@frozen
 class SlotContent:
     """What a slot holds, for lists and reports."""
 
@@ -317,7 +318,7 @@ class PendingParts:
         return blobs.get(transaction, digest)
 
 
-@dataclass(frozen=True)
+@frozen
 class Waiting:
     """A snapshot that has passed all steps but that its time has not come, to be looked at (rules X26)."""
 
@@ -344,7 +345,7 @@ def waiting(environment: Environment) -> dict[str, Waiting]:
         }
 
 
-@dataclass(frozen=True)
+@frozen
 class HeldCandidate:
     """A candidate that lies whole in its slot, verified once."""
 
@@ -357,7 +358,7 @@ class HeldCandidate:
         return read_envelope(self.envelope)
 
 
-@dataclass(frozen=True)
+@frozen
 class HeldCandidates:
     """By scope; and how many bytes there is still room for."""
 

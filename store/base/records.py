@@ -5,11 +5,11 @@ LMDB has no checksums (rules M6), so a flipped bit in a mark or a pointer would 
 
 import dataclasses
 import hashlib
-from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple, Protocol, TypeVar
 
 import msgpack
 
+from snapshot.frozen import frozen
 from snapshot.verifier_state import Mark
 from store.base.errors import StoreError, StoreFault
 
@@ -23,7 +23,7 @@ class _Record(Protocol):
 R = TypeVar("R", bound=_Record)
 
 
-@dataclass(frozen=True)
+@frozen
 class MetaRecord:
     """What the store knows of itself. `incarnation` is random and new with each new store (rules L38)."""
 
@@ -39,7 +39,7 @@ class MetaRecord:
     floor_lost: bool = False  # until a full snapshot has been confirmed (threats D-24)
 
 
-@dataclass(frozen=True)
+@frozen
 class DocumentRecord:
     """A verified document. Manifest and state are digests of blobs; for a snapshot they are the same."""
 
@@ -57,7 +57,7 @@ class DocumentRecord:
         return name_of(self.state)
 
 
-@dataclass(frozen=True)
+@frozen
 class ScopeRecord:
     """The pointers of a scope and its mark. Pointers are digests of envelopes.
 
@@ -95,7 +95,7 @@ class Good(NamedTuple):
     content: bytes
 
 
-@dataclass(frozen=True)
+@frozen
 class GoodRecord:
     """What of a scope has proved itself, the newest first. A row of its own, and no member of `ScopeRecord`: a release
     of before passes over it, and would take a scope's record with more members for damage.
@@ -105,7 +105,7 @@ class GoodRecord:
     good: tuple[tuple[bytes, bytes], ...] = ()  # as `Good`
 
 
-@dataclass(frozen=True)
+@frozen
 class ProbationTerms:
     """How long new content is on probation. `way`: losing every coordinator fails it, too."""
 
@@ -113,7 +113,7 @@ class ProbationTerms:
     way: bool = False
 
 
-@dataclass(frozen=True)
+@frozen
 class ProbationRecord:
     """What is active of a scope is on probation; there is no row otherwise.
 
@@ -134,7 +134,7 @@ class ProbationRecord:
     reboots: int = 0
 
 
-@dataclass(frozen=True)
+@frozen
 class FailedContent:
     """Content that failed its probation: `check` names who said so, `detail` is bounded and holds no secret."""
 
@@ -148,7 +148,7 @@ class FailedContent:
     at: float
 
 
-@dataclass(frozen=True)
+@frozen
 class ScopeTrial:
     """What new content of a scope has come to. `good`: the hash of the newest good content; `until`: of a probation."""
 
@@ -157,7 +157,7 @@ class ScopeTrial:
     failed: FailedContent | None = None
 
 
-@dataclass(frozen=True)
+@frozen
 class PendingRecord:
     """A slot: a document being received, or received whole (`sealed`); `waiting` for its `valid_from`.
 
@@ -178,7 +178,7 @@ class PendingRecord:
     candidate: bool = False
 
 
-@dataclass(frozen=True)
+@frozen
 class Rejection:
     """One refused document (threats D-44). Times are Unix seconds; `detail` is bounded and holds no secret."""
 
@@ -196,7 +196,7 @@ class Rejection:
     since: float = 0.0  # when this content was refused first, with the same one active
 
 
-@dataclass(frozen=True)
+@frozen
 class Evidence:
     """Two documents of one version with different content: the one accepted and the one refused (rules X16)."""
 
@@ -209,7 +209,7 @@ class Evidence:
     refused_manifest: bytes
 
 
-@dataclass(frozen=True)
+@frozen
 class KeptRecovery:
     """A verified recovery as received (rules S87)."""
 

@@ -5,11 +5,12 @@ that was once wrong cannot make everything expired for ever.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Self
 
+from snapshot.frozen import frozen
 
-@dataclass(frozen=True)
+
+@frozen
 class Boot:
     """A reading of the boot clock: which boot it is, and CLOCK_BOOTTIME in seconds. Given by the caller."""
 
@@ -17,7 +18,7 @@ class Boot:
     elapsed: float
 
 
-@dataclass(frozen=True)
+@frozen
 class TimeFloor:
     """`time` (Unix seconds) was reached when the boot clock of `boot_id` showed `elapsed` seconds.
 

@@ -5,9 +5,9 @@ examine_records   what the records say, once a child has walked all of it (`stor
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from functools import partial
 
+from snapshot.frozen import frozen
 from store.base import blobs, failed_content, meta, pending, probation, rejections, trust
 from store.base.documents import StoredDocument, document
 from store.base.environment import DATABASES, LmdbTransaction
@@ -33,7 +33,7 @@ from store.fsck.fallback import missing
 from store.fsck.walk import ends
 
 
-@dataclass(frozen=True)
+@frozen
 class ExamineFault:
     """`code` is stable; `where` names the thing, `detail` says what is wrong with it."""
 

@@ -5,12 +5,12 @@ is the finding. What the child came to the end of, this process may map: then it
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 
 import lmdb
 
+from snapshot.frozen import frozen
 from store.base import meta
 from store.base.environment import LmdbTransaction
 from store.base.errors import StoreError
@@ -25,7 +25,7 @@ MOST_FAULTS = 10_000
 MOST_NAMED = 100
 
 
-@dataclass(frozen=True)
+@frozen
 class Findings:
     """`fault` is empty, or why the environment cannot be used as it is."""
 

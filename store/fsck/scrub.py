@@ -1,8 +1,8 @@
 """Stored sections are hashed again in rounds (threats D-26): damage is found before it is asked for."""
 
-from dataclasses import dataclass
 from itertools import islice
 
+from snapshot.frozen import frozen
 from store.base import blobs
 from store.base.environment import Environment, LmdbTransaction
 from store.base.errors import StoreError
@@ -12,7 +12,7 @@ from store.fsck.fallback import leave_damaged
 BLOBS_AT_ONCE, BYTES_AT_ONCE = 64, 8 << 20  # whichever is reached first: nobody waits long for a step
 
 
-@dataclass(frozen=True)
+@frozen
 class Scrubbed:
     """What one step hashed. `happened` tells each scope that had to leave its active document."""
 
