@@ -16,29 +16,27 @@ from collections.abc import Awaitable, Callable
 from contextlib import AsyncExitStack, suppress
 from functools import partial
 from pathlib import Path
-from typing import NoReturn
+from typing import TYPE_CHECKING, NoReturn
 
 import trio
 
-from agent import unconfigured
+from agent.awaited import Awaited, settings_without_a_node
 from agent.base import gc_tuning
 from agent.base.clock import Clock, SystemClock
 from agent.base.generation import following
 from agent.base.threads import Threads
 from agent.config.configuration import AgentSettings, ConfigurationError, load
-from agent.enrolment.start import OpenedStore, make_node, open_store
-from agent.local import local
-from agent.local.local import Local
-from agent.local.probes import ProbeListener
-from agent.report.status import StatusKeeper
-from agent.report.store_maintenance import Upkeep
-from agent.state.node import RunningNode
+from agent.enrolment.hold import HeldStore, hold_store
+from agent.local import listening
 from store.base.errors import StoreError
 from wire.backoff import BackOff
 from wire.logs import last_words, log, set_up_logging
 from wire.systemd import SystemdNotifier, give_back_sockets
 from wire.unix import SocketError
 from wire.version import VERSION
+
+if TYPE_CHECKING:
+    from agent.state.node import RunningNode
 
 DEFAULT_CONFIG = Path("/etc/holdfast/agent.toml")
 RESTART_MOST_S = 60.0
@@ -60,59 +58,63 @@ async def serve(
     """
     clock, threads, notifier = clock or SystemClock(), threads or Threads(), notifier or SystemdNotifier()
     stop = trio.Event() if stop is None else stop
-    with gc_tuning.responsive(), local.listener(settings.local) as listener:
-        opened = await threads.write(open_store, settings, clock.read())
+    with gc_tuning.responsive(), listening.listener(settings.local) as listener:
+        held = await _hold_and_load(settings, clock, threads)
+        from agent import served  # noqa: PLC0415 - loaded above
+
         try:
-            node = await threads.write(make_node, settings, clock, threads, opened)
-            inside = _build(settings, node, opened, lambda: listener.trouble)
-            with following(opened.store.watch, inside.active):
+            inside = await served.build(settings, clock, threads, notifier, held, lambda: listener.trouble)
+            node, local = inside.node, inside.local
+            with following(held.store.watch, local.active):
                 async with AsyncExitStack() as at_the_end, trio.open_nursery() as nursery:
-                    await nursery.start(local.serve, inside.server, listener, stop, nursery.cancel_scope)
+                    await nursery.start(listening.serve, local.server, listener, stop, nursery.cancel_scope)
                     notifier.ready()
                     task_status.started(node)
                     nursery.start_soon(notifier.watchdog)
-                    nursery.start_soon(_keep_up, node, StatusKeeper(node, notifier).run)
-                    for follow in (inside.publishing, inside.watching, inside.services, inside.probation):
-                        nursery.start_soon(_keep_up, node, follow.run)
-                    nursery.start_soon(_keep_up, node, inside.log_missing_units)
-                    nursery.start_soon(_keep_up, node, inside.front.decisions.run)
-                    nursery.start_soon(_keep_up, node, inside.front.running.run)
-                    nursery.start_soon(_keep_up, node, Upkeep(node).run)
-                    nursery.start_soon(_keep_up, node, ProbeListener(settings.local.probes_listen, inside.api).run)
+                    for task in inside.tasks:
+                        nursery.start_soon(_keep_up, node, task)
 
                     # It costs what the first answer did not wait for; nor do those that come meanwhile.
                     await threads.read(importlib.import_module, "agent.upstream")
                     from agent import upstream  # noqa: PLC0415 - loaded above
 
                     gc_tuning.keep_what_is_loaded()
-                    outside = upstream.build(node, opened, inside)
+                    outside = upstream.build(node, inside.opened, local)
                     at_the_end.push_async_callback(outside.aclose)
                     for task in outside.tasks:
                         nursery.start_soon(_keep_up, node, task)
                     nursery.start_soon(_wake_on_hangup, outside.wake)
         finally:
             if stop.is_set():
-                await _note_stop(threads, opened)
-            opened.close()
+                await _note_stop(threads, held)
+            held.close()
 
 
-async def _note_stop(threads: Threads, opened: OpenedStore) -> None:
+async def _hold_and_load(settings: AgentSettings, clock: Clock, threads: Threads) -> HeldStore:
+    """The store; and beside the look that a child process takes at it, the modules that serve what is in it are loaded.
+    Neither is given up halfway. StoreError, as itself and not in a group.
+    """
+    found: HeldStore | StoreError | None = None
+    with trio.CancelScope(shield=True):
+        async with trio.open_nursery() as beside:
+            beside.start_soon(threads.read, importlib.import_module, "agent.served")
+            try:
+                found = await threads.write(hold_store, settings, clock.read().wall)
+            except StoreError as error:
+                found = error
+    if isinstance(found, HeldStore):
+        return found
+    assert found is not None  # noqa: S101 - either has come
+    raise found
+
+
+async def _note_stop(threads: Threads, held: HeldStore) -> None:
     """An end in order, for what is on probation; where the store refuses, it counts as one that was none."""
     with trio.CancelScope(shield=True), suppress(StoreError):
-        await threads.write(opened.store.note_stop)
+        await threads.write(held.store.note_stop)
 
 
-def _build(settings: AgentSettings, node: RunningNode, opened: OpenedStore, socket_trouble: Callable[[], str]) -> Local:
-    folder = opened.store.paths.temporary / "candidates"
-    try:
-        inside = local.build(settings, node, opened.views, folder, socket_trouble)
-    except ValueError as error:
-        raise ConfigurationError([str(error)]) from error
-    inside.validators.start()
-    return inside
-
-
-async def _keep_up(node: RunningNode, task: Callable[[], Awaitable[None]]) -> None:
+async def _keep_up(node: "RunningNode", task: Callable[[], Awaitable[None]]) -> None:
     """The outermost edge of a task: it is started again after whatever it did not expect. What fails again and again is
     started less and less often, since what it does first may be a request that a whole fleet makes.
     """
@@ -172,15 +174,15 @@ def main(arguments: list[str] | None = None) -> None:
     asked = parser.parse_args(arguments)
     notifier = SystemdNotifier()
     try:
-        nobody = unconfigured.settings_without_a_node(asked.config)
+        nobody = settings_without_a_node(asked.config)
         settings = nobody or load(asked.config)
-        awaited = unconfigured.Awaited(asked.config)
+        awaited = Awaited(asked.config)
     except ConfigurationError as error:
         _end("\n".join(error.problems), EXIT_CONFIGURATION)
     if asked.check:
         _check(settings)
     set_up_logging(settings.log.level)
-    serving = partial(unconfigured.serve, awaited=awaited) if nobody else serve
+    serving = partial(_serve_nobody, awaited=awaited) if nobody else serve
     serving = partial(serving, settings, notifier=notifier)
     # What `except*` raises, Python 3.11.2 (Debian 12) wraps into a group, whose trace would hide the words.
     ended: list[tuple[str, int]] = []
@@ -196,7 +198,17 @@ def main(arguments: list[str] | None = None) -> None:
         _become_a_nodes()
 
 
+async def _serve_nobody(
+    settings: AgentSettings, *, awaited: Awaited, notifier: SystemdNotifier, stop: trio.Event
+) -> None:
+    from agent import unconfigured  # noqa: PLC0415 - of no use to an agent that is configured
+
+    await unconfigured.serve(settings, awaited=awaited, notifier=notifier, stop=stop)
+
+
 def _check(settings: AgentSettings) -> NoReturn:
+    from agent.local import local  # noqa: PLC0415 - as in `serve`, which loads it beside other work
+
     missing = trio.run(local.find_missing, settings, strict_exception_groups=True)
     if missing:
         _end("\n".join(missing), EXIT_CONFIGURATION)

@@ -1,23 +1,18 @@
 """An agent whose agent.toml names no cluster yet: it runs, and says so, where a caller would otherwise wait for ever.
 
-    settings_without_a_node     what the file says beside, or None where it names a node
-    serve                       the local socket, until the process is told to stop, or its file names a node
+    serve       the local socket, until the process is told to stop, or its file names a node (awaited.py)
 
 Nothing is asked of anybody, and the store is not touched (rules A2, K29). Once the file names a node and can be read,
-the process becomes the agent of that node by executing itself anew: as after a restart, and without one by hand. A file
-that cannot be read yet, since somebody is at it, is said and waited for.
+the process becomes the agent of that node by executing itself anew: as after a restart, and without one by hand.
 """
-
-import tomllib
-from dataclasses import dataclass
-from pathlib import Path
 
 import trio
 
 from agent.access.access import Access
+from agent.awaited import Awaited
 from agent.base.clock import SystemClock
-from agent.config.configuration import AgentSettings, ConfigurationError, load, parse
-from agent.local import local
+from agent.config.configuration import AgentSettings
+from agent.local import listening
 from snapshot.codes import CATALOGUE, Area
 from snapshot.identifiers import format_time
 from wire.limits import LOCAL
@@ -33,69 +28,19 @@ from wire.version import VERSION
 
 NOT_CONFIGURED = "not_configured"
 REMEDY = CATALOGUE[Area.STATE][NOT_CONFIGURED].text
-LOOK_EVERY_S = 1.0
-ABOUT_A_NODE = ("node", "coordinator", "manual")
-_NOBODY = {
-    "node": {"cluster_id": "none", "node_id": "none"},
-    "coordinator": {"urls": ["https://none:1"], "ca_file": "/none"},
-}
-
-
-def settings_without_a_node(path: Path) -> AgentSettings | None:
-    """None also where the file cannot be read as TOML: that is for `load` to say. ConfigurationError for the rest."""
-    try:
-        value = tomllib.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        return None
-    if any(name in value for name in ABOUT_A_NODE):
-        return None
-    return parse({**value, **_NOBODY})
-
-
-@dataclass
-class Awaited:
-    """The file that does not name a node yet; `named` once it does, and whatever else is right with it."""
-
-    path: Path
-    named: bool = False
-
-    async def come(self) -> None:
-        """Until it has. It is looked at first of all: it may have come since the process has read it."""
-        seen: tuple[int, ...] | None = ()
-        said = ""
-        while not self.named:
-            await trio.sleep(LOOK_EVERY_S)
-            if (stamp := _stamp(self.path)) == seen:
-                continue
-            seen = stamp
-            try:
-                self.named = settings_without_a_node(self.path) is None and load(self.path) is not None
-            except ConfigurationError as error:
-                if str(error) != said:
-                    said = str(error)
-                    log.error("not taken up", problems=error.problems)  # noqa: TRY400 - no trace needed
 
 
 async def serve(settings: AgentSettings, *, awaited: Awaited, notifier: SystemdNotifier, stop: trio.Event) -> None:
     """Until `stop` is set, or `awaited` has come. SocketError before anything is served."""
-    with local.listener(settings.local) as listener:
+    with listening.listener(settings.local) as listener:
         async with trio.open_nursery() as nursery:
             server = Server("local", _routes(), UnixTransport(), LOCAL, first=Access(()).first)
-            await nursery.start(local.serve, server, listener, stop, nursery.cancel_scope)
+            await nursery.start(listening.serve, server, listener, stop, nursery.cancel_scope)
             log.warning("not configured", remedy=REMEDY)
             notifier.ready(f"unenrolled {NOT_CONFIGURED}: {REMEDY}")
             nursery.start_soon(notifier.watchdog)
             await awaited.come()
             stop.set()
-
-
-def _stamp(path: Path) -> tuple[int, ...] | None:
-    """A stat of one local file: no thread's work."""
-    try:
-        found = path.stat()
-    except OSError:
-        return None
-    return found.st_ino, found.st_mtime_ns, found.st_size
 
 
 def _routes() -> Routes:

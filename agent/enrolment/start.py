@@ -1,24 +1,27 @@
 """From the disk to a node that can be asked, without a network (rules A10, A15, L29; threats D-26). Synchronous.
 
-open_store       lock, file modes, store check, floors and marks
+hold_store       lock, file modes, store check, floors and marks (hold.py)
+open_store       what is read of it
 judge_starts     starts without order counted, before anything is read
 verify_active    the active state judged again, whole; damage falls back to previous
 make_node        the node, with what it was before
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from agent.base.clock import Clock
 from agent.base.guarded_clock import ClockReading, guard
 from agent.base.threads import Threads
 from agent.config.configuration import AgentSettings
 from agent.config.token import find_tokens
+from agent.enrolment.hold import HeldStore
 from agent.state.held_state import BOOTSTRAP, RUNTIME, Holdings, HoldingsReader
 from agent.state.node import RunningNode
 from agent.state.remembered import Remembered
 from agent.state.root_pinning import roots_of
 from agent.state.view import Views
 from snapshot.bundle import SCOPE as TRUST_BUNDLE
+from snapshot.frozen import frozen
 from snapshot.reasons import Rejected
 from snapshot.reverify import is_accepted, judge_again
 from store.base.documents import HashedDocument, StoredDocument
@@ -31,39 +34,26 @@ FIRST = (TRUST_BUNDLE, BOOTSTRAP, RUNTIME)
 MOST_ROUNDS = 3  # active, previous, nothing
 
 
-@dataclass(frozen=True)
+@frozen
 class OpenedStore:
-    """What `open_store` took hold of; `close` lets go."""
+    """What is made of the store that was taken hold of."""
 
     root: Root
     store: Store
     views: Views
     reader: HoldingsReader
 
-    def close(self) -> None:
-        self.store.close()
-        self.root.close()
 
-
-def open_store(settings: AgentSettings, reading: ClockReading) -> OpenedStore:
-    """StoreError: bad_permissions, store_locked, store_format_newer end the process (rules A14)."""
-    node = settings.node
-    root = Root.open(node.state_directory)
-    try:
-        store = Store.open(root, node.cluster_id, now=reading.wall, map_bytes=settings.limits.map_bytes)
-    except BaseException:
-        root.close()
-        raise
-    log.info("store opened", install_id=root.install_id, incarnation=store.incarnation)
-    for finding in store.findings:
-        log.warning("met at start", event_kind=finding.happened, scope=finding.scope, detail=finding.detail)
+def open_store(settings: AgentSettings, held: HeldStore, reading: ClockReading) -> OpenedStore:
+    """StoreError, as the store has it; `held` is the caller's to let go."""
+    node, store = settings.node, held.store
     judge_starts(store, reading)
     views = Views(store, settings.intervals.head_fresh_s)
     reader = HoldingsReader(store, views, node.cluster_id, node.node_id, settings.limits.documents())
     enrolled = store.enrolment
     reader.roots = roots_of(enrolled) if enrolled is not None else None
     reader.enrolled = enrolled
-    return OpenedStore(root, store, views, reader)
+    return OpenedStore(held.root, store, views, reader)
 
 
 def judge_starts(store: Store, reading: ClockReading) -> None:

@@ -1,14 +1,10 @@
 """What local services see, built from the configuration: the API, the files, and who is told of a change."""
 
-import os
 import random
-from collections.abc import Awaitable, Callable, Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from collections.abc import Awaitable, Callable
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
-
-import trio
 
 from agent.access.access import Access, group_id
 from agent.base.generation import Generation
@@ -19,6 +15,7 @@ from agent.files.file_access import FileAccess
 from agent.files.generations import Generations, Permissions
 from agent.files.projection import Projection
 from agent.local.decisions import Decisions
+from agent.local.listening import socket_group
 from agent.local.local_api import LocalApi
 from agent.local.local_backend import Front
 from agent.local.watching import Watching as WatchApi
@@ -34,17 +31,16 @@ from agent.services.validator_units import ValidatorUnit
 from agent.services.validators import Judge, Validator, ValidatorCommand, Validators
 from agent.state.node import RunningNode
 from agent.state.view import Views
+from snapshot.frozen import frozen
 from store.base.tables import Name
 from wire.limits import LOCAL
-from wire.self_healing_listener import SelfHealingListener
 from wire.server import Server
-from wire.systemd import passed_sockets
-from wire.unix import UnixTransport, passed_listener, unix_listener
+from wire.unix import UnixTransport
 
 LINK = "active"
 
 
-@dataclass(frozen=True)
+@frozen
 class Local:
     """`active` follows the store, `published` the files."""
 
@@ -113,40 +109,6 @@ def build(
 async def find_missing(settings: AgentSettings) -> list[str]:
     """Units that root has not enabled, and how that is done."""
     return [str(warning) for warning in await find_missing_units(settings.services, read_state)]
-
-
-@contextmanager
-def listener(local: LocalTable) -> Iterator[SelfHealingListener]:
-    """The socket that systemd passes, else one of our own. From here on callers wait, and are not refused."""
-    passed = passed_sockets()
-    if passed:
-        yield passed_listener(next(iter(passed.values())))
-        return
-    group = group_id(local.socket_group) if local.socket_group else None
-    where, named = local.socket_path, "[local] socket_path"
-    with unix_listener(where, mode=local.socket_mode, group=group, setting=named) as made:
-        yield made
-
-
-async def serve(
-    server: Server,
-    listener: SelfHealingListener,
-    stop: trio.Event,
-    scope: trio.CancelScope,
-    *,
-    task_status: "trio.TaskStatus[None]" = trio.TASK_STATUS_IGNORED,
-) -> None:
-    """Once `stop` is set nobody new is let in, whoever has asked is answered, and then `scope` is cancelled."""
-    async with trio.open_nursery() as nursery:
-        await nursery.start(server.serve, listener)
-        task_status.started()
-        await stop.wait()
-        server.stop()
-    scope.cancel()
-
-
-def socket_group(local: LocalTable) -> int:
-    return group_id(local.socket_group) if local.socket_group else os.getegid()
 
 
 def _projection(local: LocalTable, access: Access) -> Projection | None:

@@ -13,8 +13,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from agent.awaited import ABOUT_A_NODE
 from agent.config.configuration import AgentSettings, parse
-from agent.unconfigured import ABOUT_A_NODE
 from snapshot.identifiers import is_id
 from wire.invitation import Invitation
 

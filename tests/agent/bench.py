@@ -8,6 +8,7 @@ from agent import upstream
 from agent.base.byte_source import Chunks
 from agent.config.token import JoinToken
 from agent.enrolment import start
+from agent.enrolment.hold import hold_store
 from agent.local import local
 from agent.local.local import Local
 from agent.sources.source import Source
@@ -68,8 +69,9 @@ class Bench:
 @asynccontextmanager
 async def bench(lab: Lab) -> AsyncIterator[Bench]:
     """On the lab's disk. What was started is ended with the block."""
-    opened = start.open_store(lab.settings, lab.clock.read())
+    held = hold_store(lab.settings, lab.clock.read().wall)
     try:
+        opened = start.open_store(lab.settings, held, lab.clock.read())
         node = start.make_node(lab.settings, lab.clock, lab.threads(), opened)
         inside = local.build(lab.settings, node, opened.views, opened.store.paths.temporary / "candidates")
         inside.validators.start()
@@ -80,4 +82,4 @@ async def bench(lab: Lab) -> AsyncIterator[Bench]:
         finally:
             await outside.aclose()
     finally:
-        opened.close()
+        held.close()

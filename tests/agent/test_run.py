@@ -163,7 +163,7 @@ def test_a_second_agent_ends_with_a_clear_message(folder, notified):
 
 def test_what_costs_much_is_loaded_after_the_first_answer():
     """architecture.md: certificates, the client and metrics wait for whoever needs them"""
-    program = "import sys, json, agent.run; print(json.dumps(sorted(sys.modules)))"
+    program = "import sys, json, agent.run, agent.served; print(json.dumps(sorted(sys.modules)))"
     done = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, check=True, text=True)
     loaded = set(json.loads(done.stdout))
     assert {"agent.run", "agent.local.local_api"} <= loaded

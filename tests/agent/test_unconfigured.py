@@ -10,6 +10,7 @@ import sys
 import pytest
 
 from agent import unconfigured
+from agent.awaited import settings_without_a_node
 from agent.config.configuration import ConfigurationError
 from holdfast.node.status_screen import problems_of, screen
 from tests.citations import ROOT
@@ -78,17 +79,17 @@ def test_the_status_command_shows_it():
 def test_who_names_a_node_is_configured(tmp_path, table):
     """rules A14: half a configuration is a wrong one, and is not taken for none"""
     (tmp_path / "agent.toml").write_text(table)
-    assert unconfigured.settings_without_a_node(tmp_path / "agent.toml") is None
+    assert settings_without_a_node(tmp_path / "agent.toml") is None
 
 
 def test_what_else_it_says_is_read_strictly(tmp_path):
     """rules A14"""
     (tmp_path / "agent.toml").write_text('[log]\nlevle = "info"')
     with pytest.raises(ConfigurationError, match="did you mean level"):
-        unconfigured.settings_without_a_node(tmp_path / "agent.toml")
+        settings_without_a_node(tmp_path / "agent.toml")
     (tmp_path / "agent.toml").write_text("[log")
-    assert unconfigured.settings_without_a_node(tmp_path / "agent.toml") is None
-    assert unconfigured.settings_without_a_node(tmp_path / "missing.toml") is None
+    assert settings_without_a_node(tmp_path / "agent.toml") is None
+    assert settings_without_a_node(tmp_path / "missing.toml") is None
 
 
 NAMED = """

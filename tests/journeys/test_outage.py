@@ -12,6 +12,7 @@ import trio
 
 from agent import upstream
 from agent.base.threads import Threads
+from agent.enrolment.hold import hold_store
 from agent.enrolment.start import OpenedStore, open_store
 from agent.local import local
 from agent.state.node import RunningNode
@@ -72,11 +73,12 @@ async def return_of_the_fleet(one, count: int, chance) -> float:
     server = one.server.another(folder)
     server.limits = replace(REMOTE, connections_each=4 * count)  # all come from one address here
     server.say(one.cluster.published["head"])
-    opened = open_store(one.settings, one.clock.read())
+    held = hold_store(one.settings, one.clock.read().wall)
     try:
+        opened = open_store(one.settings, held, one.clock.read())
         return await _gone_and_back(one, server, opened, [chance(number) for number in range(count)])
     finally:
-        opened.close()
+        held.close()
 
 
 async def _gone_and_back(one, server, opened: OpenedStore, chances) -> float:

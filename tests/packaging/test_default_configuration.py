@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from agent.awaited import settings_without_a_node
 from agent.config import configuration as agents
-from agent.unconfigured import settings_without_a_node
 from coordinator.base.settings import CoordinatorSettings
 from coordinator.setup import configuration as coordinators
 from holdfast.ctl.operator import main as holdfastctl

@@ -50,7 +50,12 @@ WITH_A_COORDINATOR = {
 }
 BY_URL = {"python3-psycopg"}  # SQLAlchemy imports it, for postgresql+psycopg://
 PROGRAMS = {
-    "holdfast-agent": ["agent.run", "agent.upstream", *(module for module, _ in command.COMMANDS.values())],
+    "holdfast-agent": [
+        "agent.run",
+        "agent.served",
+        "agent.upstream",
+        *(module for module, _ in command.COMMANDS.values()),
+    ],
     "holdfast-coordinator": ["coordinator.run"],
     "holdfastctl": sorted({module for module, _ in operator.COMMANDS.values()}),
     "python3-holdfast": ["holdfast.client"],

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from agent.awaited import settings_without_a_node
 from agent.config.configuration import LocalTable, NodeTable, ServiceTable
 from agent.config.credentials import JOIN_TOKEN, NODE_KEY
 from agent.config.units import VALIDATE, Verb
-from agent.unconfigured import settings_without_a_node
 from coordinator.setup.configuration import DEFAULT_PATH, OPTIONAL
 from holdfast.ctl.machine import STATE
 from tests.citations import ROOT
