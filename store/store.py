@@ -59,7 +59,9 @@ from store.watch import GenerationChange, Watch
 T = TypeVar("T")
 
 MOST_PARSED = 256
+TIME_FLOOR_S = 1.0  # that a time floor may be behind: all times that are compared with it are whole seconds
 NO_PROBATIONS: Mapping[str, ProbationTerms] = {}
+NO_ROWS: Mapping[str, object] = {}
 REPAIR_SCOPES = frozenset({HEAD, activation.BUNDLE_SCOPE})  # what takes a stolen key away
 
 
@@ -248,9 +250,11 @@ class Store:
         now: float,
         boot: Boot,
         probations: Mapping[str, ProbationTerms] = NO_PROBATIONS,
+        beside: Mapping[str, object] = NO_ROWS,
     ) -> int:
         """Make one or several documents active, all or none; returns the new generation. `probations`: by scope, on
-        which terms new content is on probation.
+        which terms new content is on probation. `beside`: rows of the health table that are written with it, for
+        people; one that is too large stays as it was.
 
         StoreError: conflict, not_durable, store_full, store_io; then active, previous and marks are as before, and
         if only the last step failed, `is_unfinished` is true and `resume` finishes it.
@@ -267,6 +271,7 @@ class Store:
                 transaction, promotions, self._floors.record, now, Happened.APPLIED, self.document_at_hand, boot
             )
             leftovers.leave(transaction, verified)
+            self.table(Name.HEALTH).put_beside(transaction, beside)
             ceiling = facts or self._bundle_facts(transaction)
             record = activation.floors_after(self._floors.record, promotions, generation, ceiling, boot)
             meta.write_floor(transaction, record)
@@ -413,9 +418,11 @@ class Store:
         return self._floors.record.time_floor
 
     def save_time_floor(self, boot: Boot) -> None:
-        """At each check-in: how far the floor has come in this boot (rules A17)."""
+        """At each check-in: how far the floor has come in this boot (rules A17). A swap has often written it a moment
+        ago: what is less than a second behind is not written again.
+        """
         floor = self._floors.record.time_floor
-        if floor is not None:
+        if floor is not None and (floor.boot_id != boot.boot_id or floor.at(boot) - floor.time >= TIME_FLOOR_S):
             reached = TimeFloor(floor.epoch, floor.at(boot), boot.boot_id, boot.elapsed)
             self._raise_floors(replace(self._floors.record, time_floor=reached))
 

@@ -5,8 +5,7 @@ of them because the node was revoked; so what has to follow stands beside it: co
 are noted for people, the gap of a scope is over. The change itself is one call of the store, made on the writer's
 thread.
 
-What follows a swap may fail without undoing it: an origin that could not be written down is a line in the log, since
-the document is durable and active already. What must not fail lies inside the store's transaction.
+Origins are written down in the store's transaction, which does not fail for them: they are for people.
 
 Revoked is not wiped: section bytes go, since the node may not use them any more; identity, trust, marks and the
 journal stay. Without the marks it could be given an old version after it is readmitted, and without the journal nobody
@@ -30,6 +29,7 @@ from agent.state.own_revocation import OwnRevocation
 from agent.state.plan import WantedScope
 from agent.update.admission import Candidate
 from snapshot.bundle import SCOPE as TRUST_BUNDLE
+from snapshot.identifiers import HEAD
 from snapshot.verify import Verified
 from store.base.errors import StoreError
 from store.base.records import ProbationTerms
@@ -52,9 +52,17 @@ class Activator:
         """All or none, in one transaction; durable when it returns. StoreError."""
         moment = self.node.moment()
         verified = [candidate.verified for candidate in candidates]
+        given = [(candidate.verified, candidate.giver) for candidate in candidates]
+        known = self._origins_with(given)
         generation = await self.node.change(
-            self.node.store.activate, *verified, now=moment.now, boot=moment.boot, probations=self._probations(verified)
+            self.node.store.activate,
+            *verified,
+            now=moment.now,
+            boot=moment.boot,
+            probations=self._probations(verified),
+            beside={origins.ROW: origins.row(known)} if known != self.origins else {},
         )
+        self.origins = self._origins_with(given)  # others may have become active meanwhile
         await self.sources.forget_removed()  # a transfer may be running meanwhile
         scopes = [document.scope for document in verified]
         self.node.gaps.close(scopes)
@@ -66,7 +74,6 @@ class Activator:
             versions=[document.envelope.version for document in verified],
             sources=[candidate.source for candidate in candidates],
         )
-        await self._remember_origins([(candidate.verified, candidate.giver) for candidate in candidates])
 
     def _probations(self, verified: Sequence[Verified]) -> dict[str, ProbationTerms]:
         """By scope. What the head says is about the document that it lists."""
@@ -82,20 +89,22 @@ class Activator:
         return found
 
     async def note_origin(self, verified: Verified, giver: Giver) -> None:
-        """Of a document that was activated elsewhere."""
-        await self._remember_origins([(verified, giver)])
-
-    async def _remember_origins(self, given: Sequence[tuple[Verified, Giver]]) -> None:
-        """For people (rules L3): what goes wrong here is no fault of the activation."""
-        health = self.node.store.table(Name.HEALTH)
-        new = {
-            verified.scope: Origin.of(verified.envelope.snapshot_id, giver, verified.kind) for verified, giver in given
-        }
-        self.origins = origins.after(self.origins, new, self.node.holdings.scopes)
+        """Of a document that was activated elsewhere. What goes wrong here is no fault of the activation (rules L3)."""
+        self.origins = self._origins_with([(verified, giver)])
         try:
+            health = self.node.store.table(Name.HEALTH)
             await self.node.threads.write(health.put, origins.ROW, origins.row(self.origins))
         except StoreError as error:
             log.warning("origins not kept", fault=error.fault, detail=error.detail)
+
+    def _origins_with(self, given: Sequence[tuple[Verified, Giver]]) -> dict[str, Origin]:
+        """Of what is active with these."""
+        new = {
+            verified.scope: Origin.of(verified.envelope.snapshot_id, giver, verified.kind)
+            for verified, giver in given
+            if verified.scope != HEAD
+        }
+        return origins.after(self.origins, new, self.node.holdings.scopes.keys() | new.keys())
 
     async def withdraw(self, scopes: Sequence[str]) -> None:
         """The head lists them no more. StoreError."""

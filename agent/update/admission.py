@@ -42,6 +42,7 @@ from snapshot.manifest import ScopeVersion
 from snapshot.reasons import Reason, Rejected, safe_text
 from snapshot.verifier_state import VerifierState
 from snapshot.verify import AlreadyApplied, NotYetValid, Verified, verify
+from snapshot.verify import Verdict as VerifierVerdict
 from store.base.errors import StoreError, StoreFault
 from store.base.pending import Pending
 from store.base.records import Rejection
@@ -120,10 +121,7 @@ class Admission:
         """
         now = self.node.now()
         try:
-            verdict = await self.node.threads.verify(_verify, slot, holder, asked.kind, now)
-            if isinstance(verdict, Verified):
-                refuse_quarantined(verdict.envelope, verdict.content_hash, self.node.holdings)
-                await self.node.threads.verify(self._refuse_beyond_limits, verdict, asked)
+            verdict = await self.node.threads.verify(self._verify, slot, holder, asked, now)
         except OwnRefusalError as beyond:
             if asked.candidate is None:
                 await self.node.threads.write(slot.drop)
@@ -149,6 +147,15 @@ class Admission:
         giver = known or asked.giver or Giver.by_name(asked.source)
         self.givers.note(snapshot_id, giver)
         return giver
+
+    def _verify(self, slot: Pending, holder: VerifierState, asked: AskedDocument, now: float) -> VerifierVerdict:
+        """The verifier's verdict, and this node's own on what has passed it: Rejected, OwnRefusalError."""
+        verdict = verify(slot.parts(), holder, kind=asked.kind, now=now, keep=slot.keep)
+        if isinstance(verdict, Verified):
+            slot.flush()  # so that whoever looks at the candidate finds its sections
+            refuse_quarantined(verdict.envelope, verdict.content_hash, self.node.holdings)
+            self._refuse_beyond_limits(verdict, asked)
+        return verdict
 
     def _refuse_beyond_limits(self, verified: Verified, asked: AskedDocument) -> None:
         """What a service of this node can take; a renewal of what it has is nothing new to it."""
@@ -238,10 +245,3 @@ class Admission:
             opening = Opening(slot.record.envelope, slot.record.signatures)
             manifest = await self.node.threads.read(slot.parts().manifest)
             await self.node.threads.write(self.node.store.rejections.keep_evidence, slot.scope, opening, manifest, now)
-
-
-def _verify(slot: Pending, holder: VerifierState, kind: str, now: float) -> Verified | AlreadyApplied | NotYetValid:
-    verdict = verify(slot.parts(), holder, kind=kind, now=now, keep=slot.keep)
-    if isinstance(verdict, Verified):
-        slot.flush()  # so that whoever looks at the candidate finds its sections
-    return verdict

@@ -3,7 +3,8 @@
 Nothing here gives authority: no code reads a role, a key or a policy from a table (rules L3).
 """
 
-from collections.abc import Iterator
+import contextlib
+from collections.abc import Iterator, Mapping
 from enum import StrEnum
 
 from store.base.environment import Environment, LmdbTransaction
@@ -51,6 +52,12 @@ class Table:
                 transaction.put(self._database, self._key(key), _check_size(pack_value(value), key))
             if transaction.count(self._database) > MOST_ENTRIES:
                 raise StoreError(StoreFault.TOO_LARGE, f"{self._database} holds at most {MOST_ENTRIES} entries")
+
+    def put_beside(self, transaction: LmdbTransaction, values: Mapping[str, object]) -> None:
+        """In a transaction that is about something else, and never fails for it: what is too large stays as it was."""
+        for key, value in values.items():
+            with contextlib.suppress(StoreError):
+                transaction.put(self._database, self._key(key), _check_size(pack_value(value), key))
 
     def delete(self, key: str) -> None:
         with self._environment.write() as transaction:

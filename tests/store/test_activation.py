@@ -13,6 +13,7 @@ from snapshot.verify import AlreadyApplied, verify
 from store.base.disk import Disk
 from store.base.errors import StoreError, StoreFault
 from store.base.records import name_of
+from store.base.tables import Name
 from tests.fakes.signed import signed_head
 from tests.store.cluster import BOOT, CLUSTER, DAY, NODE, NOW, SCOPE, Cluster, Node
 
@@ -303,6 +304,27 @@ def test_the_time_floor_is_saved_at_check_ins(node):
     assert node.store.time_floor.time == NOW - 10
     node.reopen()
     assert node.store.time_floor.at(replace(later, boot_id="another")) == NOW - 10
+
+
+def test_a_time_floor_that_was_just_written_is_not_written_again(node, cluster):
+    """rules A17: of less than a second nothing that is compared with it tells; in another boot it is written"""
+    node.apply(cluster.snapshot(1, {"a": 1}))
+    written = node.store.floors.sequence
+    node.store.save_time_floor(replace(BOOT, elapsed=BOOT.elapsed + 0.5))
+    assert node.store.floors.sequence == written
+    node.store.save_time_floor(replace(BOOT, elapsed=BOOT.elapsed + 1.5))
+    assert node.store.floors.sequence == written + 1
+    node.store.save_time_floor(replace(BOOT, boot_id="another"))
+    assert node.store.floors.sequence == written + 2
+
+
+def test_rows_for_people_are_written_with_the_swap_and_never_keep_it_from_being(node, cluster):
+    """rules L3: who asks where a document came from is told of the one that is active"""
+    verified = node.judge(node.download(cluster.snapshot(1, {"a": 1})), "snapshot")
+    health = node.store.table(Name.HEALTH)
+    node.store.activate(verified, now=NOW, boot=BOOT, beside={"origins": {SCOPE: "here"}, "large": "x" * (1 << 20)})
+    assert health.items() == {"origins": {SCOPE: "here"}}
+    assert node.store.active(SCOPE) is not None
 
 
 def test_withdrawal_is_one_transaction_and_the_mark_stays(node, cluster):
