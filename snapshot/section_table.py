@@ -4,6 +4,7 @@
     state_after(base, changes)  what an increment makes of a state: one splice a change
     state_bytes(state)          its canonical manifest
     differing(one, other)       the sections that one of two states has otherwise than the other
+    family_of(state, name)      those of a map that is signed in parts: `name`, and `name.<part>`
 
 A scope may have tens of thousands of sections, and an increment changes one. As an object each, they were a fifth of
 an idle agent's memory, and each increment went through all of them in Python to write the manifest again, to compare
@@ -25,6 +26,7 @@ from snapshot.limits import DEFAULT, Limits
 from snapshot.manifest import ENTRY, SectionChange, SectionEntry
 
 _END = "},"  # of an entry; nothing within one looks like it
+_SIZE = re.compile(r'"size":([0-9]+)\}', re.ASCII)
 
 
 class SectionTable(Mapping[str, SectionEntry]):
@@ -92,6 +94,17 @@ class SectionTable(Mapping[str, SectionEntry]):
         rows = set(ours[begin : len(ours) - common].split(_END)) ^ set(theirs[begin : len(theirs) - common].split(_END))
         return frozenset(row[1 : row.index('"', 1)] for row in rows if row)
 
+    def family(self, name: str) -> "SectionTable":
+        """The section of that name and those below it: `.` and `/` are neighbours, so what begins with `name.` lies
+        between the two.
+        """
+        begin, end = self._place(name)
+        return SectionTable(self.rows[begin:end] + self.rows[self._place(f"{name}.")[0] : self._place(f"{name}/")[0]])
+
+    def place_of(self, name: str) -> int:
+        """How many sections lie before it, or before where it would."""
+        return self.rows.count("}", 0, self._place(name)[0])
+
     def _place(self, name: str) -> tuple[int, int]:
         """From where to where its row lies; where there is none, twice where it would."""
         if self.rows.startswith(f'"{name}":', begin := self._next) and '"' not in name:
@@ -155,6 +168,20 @@ def differing(one: Mapping[str, SectionEntry], other: Mapping[str, SectionEntry]
         return one.differing(other)
     changed = frozenset(name for name, entry in one.items() if other.get(name) != entry)
     return changed | (other.keys() - one.keys())
+
+
+def family_of(state: Mapping[str, SectionEntry], name: str) -> Mapping[str, SectionEntry]:
+    """In the order of the state."""
+    if isinstance(state, SectionTable):
+        return found if (found := state.family(name)).rows else {}
+    return {section: entry for section, entry in state.items() if section == name or section.startswith(f"{name}.")}
+
+
+def sizes_of(state: Mapping[str, SectionEntry]) -> list[int]:
+    """In bytes, of its sections in their order."""
+    if isinstance(state, SectionTable):
+        return list(map(int, _SIZE.findall(state.rows)))
+    return [entry.size for entry in state.values()]
 
 
 def _entry_of(found: re.Match[str]) -> SectionEntry:

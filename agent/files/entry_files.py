@@ -12,7 +12,8 @@ scope that they are from.
     entry_files(scope, sections, read, made, revoked)    the files of a scope; what it has read once, `made` keeps
 
 The routes are all of their parts, one after the other: they are other ones where a part is. So nothing is read to tell
-whether they have changed: with one of 10,000 parts that would be all of the others.
+whether they have changed: with one of 10,000 parts that would be all of the others. And what has not changed of them is
+copied from the file before (routes_file.py).
 """
 
 import hashlib
@@ -20,40 +21,43 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
+from agent.files.entry_pieces import Piece, Pieces, ReadSection
 from agent.files.maps import EMPTY_BYTES, ROUTES, ROUTES_SCOPE, parts_of
+from agent.files.routes_file import RoutesLayout
 from snapshot import canonical
 from snapshot.egress import RESOURCES, usable_entries
 from snapshot.frozen import frozen
 from snapshot.identifiers import parse_scope
 from snapshot.manifest import SectionEntry
+from snapshot.section_table import sizes_of, state_bytes
 
 SERVICES_TYPE, SERVICES = "service_assignment", "services"
 SETTINGS_FILE, RESOURCES_FILE, ROUTES_FILE = "settings.json", "resources.json", "routes.json"
 MOST_KEPT = 4096
-PIECE_BYTES = 64 << 10  # small parts are written together
-
-ReadSection = Callable[[str], bytes]
-Pieces = Callable[[ReadSection], Iterable[bytes]]
 
 
 @frozen
 class EntryFile:
     """`pieces` makes the bytes from those of the sections, a part at a time. `entry`: their hash and size, or where
-    `read_entry` is asked for these a hash of what they are made from, and the most that they can be.
+    `read_entry` is asked for these a hash of what they are made from, and the most that they can be. `edit`: the same
+    from the file that has this entry; None where all is to be read.
     """
 
     path: str
     entry: SectionEntry
     pieces: Pieces
     read_entry: Callable[[], SectionEntry] | None = None
+    edit: Callable[[ReadSection, SectionEntry], Iterable[Piece] | None] | None = None
 
 
 @dataclass
 class MadeEntries:
     """Hash and size of what was made from sections, by a hash of what these were; None: nothing was. The hash alone is
-    kept: each version of a map of 10,000 parts would leave a MiB of names here.
+    kept: each version of a map of 10,000 parts would leave a MiB of names here. `routes`: how the last of the routes'
+    files is made up.
     """
 
+    routes: RoutesLayout = field(default_factory=RoutesLayout)
     _kept: OrderedDict[bytes, SectionEntry | None] = field(default_factory=OrderedDict)
 
     def of(self, key: bytes, pieces: Pieces, read: ReadSection) -> SectionEntry | None:
@@ -77,8 +81,8 @@ class _Source:
     @property
     def key(self) -> bytes:
         """Another one wherever its bytes may be others."""
-        hashes = [entry.sha256 for entry in self.sections.values()]
-        return hashlib.sha256("\n".join((self.path, *hashes, *self.beside)).encode()).digest()
+        beside = "\n".join((self.path, *self.beside, "")).encode()
+        return hashlib.sha256(beside + state_bytes(self.sections)).digest()
 
 
 def entry_files(
@@ -89,30 +93,33 @@ def entry_files(
     revoked: frozenset[str] = frozenset(),
 ) -> Iterator[EntryFile]:
     """The files that a scope gives beside its own folder: one service's settings, or the routes; else none."""
+    if scope == ROUTES_SCOPE:
+        yield _routes_file(sections, read, made)
     for source in _sources(scope, sections, revoked):
-        if source.path == ROUTES_FILE:
-            yield _routes_file(source, read, made)
-        elif (entry := made.of(source.key, source.pieces, read)) is not None:
+        if (entry := made.of(source.key, source.pieces, read)) is not None:
             yield EntryFile(source.path, entry, source.pieces)
 
 
-def _routes_file(source: _Source, read: ReadSection, made: MadeEntries) -> EntryFile:
-    key = source.key
+def _routes_file(state: Mapping[str, SectionEntry], read: ReadSection, made: MadeEntries) -> EntryFile:
+    def pieces(read: ReadSection) -> Iterable[bytes]:
+        return made.routes.compose(key, state, read)
 
     def read_entry() -> SectionEntry:
-        entry = made.of(key, source.pieces, read)
+        entry = made.of(key, pieces, read)
         assert entry is not None  # noqa: S101 - a map of nothing has its brackets
         return entry
 
-    most = EMPTY_BYTES + sum(entry.size for entry in source.sections.values())
-    return EntryFile(source.path, SectionEntry(key.hex(), most), source.pieces, read_entry)
+    def edit(read: ReadSection, held: SectionEntry) -> Iterable[Piece] | None:
+        return made.routes.edit(key, state, read, bytes.fromhex(held.sha256))
+
+    parts = parts_of(ROUTES_SCOPE, ROUTES, state)
+    key = _Source(ROUTES_FILE, parts, pieces).key
+    most = EMPTY_BYTES + sum(sizes_of(parts))
+    return EntryFile(ROUTES_FILE, SectionEntry(key.hex(), most), pieces, read_entry, edit)
 
 
 def _sources(scope: str, sections: Mapping[str, SectionEntry], revoked: frozenset[str]) -> Iterator[_Source]:
     scope_type, ids = parse_scope(scope)
-    if scope == ROUTES_SCOPE:
-        parts = parts_of(scope, ROUTES, sections)
-        yield _Source(ROUTES_FILE, parts, _map_of(list(parts)))
     if scope_type != SERVICES_TYPE or len(ids) != 1:
         return
     folder = folder_of_service(ids[0])
@@ -140,23 +147,6 @@ def _settings_of(service_id: str) -> Pieces:
 def _resources_without(revoked: frozenset[str]) -> Pieces:
     def pieces(read: ReadSection) -> Iterator[bytes]:
         yield canonical.dumps(usable_entries(read(RESOURCES), revoked))
-
-    return pieces
-
-
-def _map_of(names: list[str]) -> Pieces:
-    def pieces(read: ReadSection) -> Iterator[bytes]:
-        between = b"{"
-        together = bytearray()
-        for part in map(read, names):
-            if part[:1] == b"{" and len(part) > EMPTY_BYTES:
-                together += between
-                together += part[1:-1]
-                between = b","
-            if len(together) >= PIECE_BYTES:
-                yield bytes(together)
-                together.clear()
-        yield bytes(together) + (b"{}" if between == b"{" else b"}")
 
     return pieces
 

@@ -10,7 +10,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
-from agent.files.entry_files import MadeEntries, Pieces, ReadSection, entry_files
+from agent.files.entry_files import MadeEntries, entry_files
+from agent.files.entry_pieces import Piece, Pieces, ReadSection
 from snapshot import canonical
 from snapshot.config_files import FILES, parse_index
 from snapshot.frozen import frozen
@@ -30,9 +31,13 @@ class ProjectedFile:
     names: tuple[str, ...] = field(default=(), compare=False)
     made: Pieces | None = field(default=None, compare=False)  # of what is no section's own bytes
     read_entry: Callable[[], SectionEntry] | None = field(default=None, compare=False)  # where the part is not its hash
+    edit: Callable[[ReadSection, SectionEntry], Iterable[Piece] | None] | None = field(default=None, compare=False)
 
-    def pieces(self, read: ReadSection) -> Iterable[bytes]:
-        """Its bytes, a section at a time."""
+    def pieces(self, read: ReadSection, held: "ProjectedFile | None" = None) -> Iterable[Piece]:
+        """Its bytes, a section at a time, and what of `held`, in whose place it comes, can be copied."""
+        edited = self.edit(read, held.parts[0]) if self.edit is not None and held is not None else None
+        if edited is not None:
+            return edited
         return map(read, self.names) if self.made is None else self.made(read)
 
     @property
@@ -46,7 +51,7 @@ class ProjectedFile:
 
     def identity(self) -> "ProjectedFile":
         """What tells it from others, without what has made it: that holds on to each part's name and hash."""
-        return replace(self, made=None, read_entry=None)
+        return replace(self, made=None, read_entry=None, edit=None)
 
     def mode_within(self, configured: int) -> int:
         """What is declared, never wider than what is configured; who may read may execute what is declared so."""
@@ -93,7 +98,10 @@ class ProjectedScope:
             place = folder_of(self.scope)
             return {f"{place}/{path}": file for path, file in self._config_files()}
         made = entry_files(self.scope, self.sections, self.read, self.made, self.revoked)
-        return {file.path: ProjectedFile((file.entry,), made=file.pieces, read_entry=file.read_entry) for file in made}
+        return {
+            file.path: ProjectedFile((file.entry,), made=file.pieces, read_entry=file.read_entry, edit=file.edit)
+            for file in made
+        }
 
     def path_of(self, name: str) -> str:
         """Of the file that is a section."""

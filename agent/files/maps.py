@@ -12,17 +12,16 @@ from collections.abc import Iterable, Mapping
 
 from snapshot.content import is_part
 from snapshot.manifest import SectionEntry
+from snapshot.section_table import family_of
 
 ROUTES_SCOPE, ROUTES = "route_policy", "routes"
 IN_PARTS = {ROUTES_SCOPE: ROUTES, "peer_directory": "peers"}
 EMPTY_BYTES = len(b"{}")
 
 
-def parts_of(scope: str, name: str, sections: Mapping[str, SectionEntry]) -> dict[str, SectionEntry]:
+def parts_of(scope: str, name: str, sections: Mapping[str, SectionEntry]) -> Mapping[str, SectionEntry]:
     """The sections, none where it is no such map. One that has the map's own name is a part as well."""
-    if IN_PARTS.get(scope) != name:
-        return {}
-    return {section: entry for section, entry in sections.items() if is_part(section, name)}
+    return family_of(sections, name) if IN_PARTS.get(scope) == name else {}
 
 
 def map_of(scope: str, section: str) -> str:

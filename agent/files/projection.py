@@ -38,6 +38,7 @@ from collections.abc import Container, Iterable, Iterator, Mapping, Set
 from dataclasses import dataclass, field, replace
 
 from agent.files.entry_files import MadeEntries
+from agent.files.entry_pieces import CopiedPiece, Piece
 from agent.files.file_access import FileAccess
 from agent.files.generations import FilesError, FilesFault, Generations, Permissions, on_disk
 from agent.files.layout import ProjectedFile, ProjectedScope, folder_of, stem_of
@@ -61,11 +62,12 @@ FAULTS = {
 @frozen
 class Kept:
     """Of a scope: what the present folder has already. Its sections but those of these names, None for none at all;
-    other files by path.
+    other files by path. `former`: what it has in the place of others.
     """
 
     but_sections: Set[str] | None = None
     files: Set[str] = frozenset()
+    former: Mapping[str, ProjectedFile] = field(default_factory=dict)
 
     def sizes_of_the_others(self, scope: ProjectedScope) -> Iterator[int]:
         """In bytes, of the files that it has not."""
@@ -274,7 +276,8 @@ class Projection:
         but_sections = None
         if self._given.get(place) == whose[place]:
             but_sections = differing(before, scope.signed_sections) & scope.signed_sections.keys()
-        return Kept(but_sections, {path for path, file in scope.others.items() if self._has(path, file, whose)})
+        former = {path: self._others[path] for path in scope.others if path in self._others}
+        return Kept(but_sections, {path for path, file in scope.others.items() if self._has(path, file, whose)}, former)
 
     def _has(self, path: str, file: ProjectedFile, whose: Mapping[str, Permissions]) -> bool:
         place = path.rpartition("/")[0] or path
@@ -344,7 +347,8 @@ def write_scope(
             os.link(path, path, src_dir_fd=before, dst_dir_fd=folder, follow_symlinks=False)
         else:
             mode = file.mode_within(permissions.file_mode)
-            write_file(folder, path, file.pieces(scope.read), permissions, mode)
+            pieces = file.pieces(scope.read, kept.former.get(path))
+            write_file(folder, path, pieces, permissions, mode, before)
     for place in reversed(scope.folders):
         with open_place(folder, place) as made:
             permissions.give(made, permissions.folder_mode)
@@ -364,16 +368,37 @@ def _write_signed(folder: int, scope: ProjectedScope, permissions: Permissions, 
                 write_file(inside, name, (scope.read(section),), permissions, permissions.file_mode)
 
 
-def write_file(folder: int, path: str, pieces: Iterable[bytes], permissions: Permissions, mode: int) -> None:
-    """A piece at a time: a file may be larger than what is held in memory."""
+def write_file(
+    folder: int, path: str, pieces: Iterable[Piece], permissions: Permissions, mode: int, before: int = -1
+) -> None:
+    """A piece at a time: a file may be larger than what is held in memory. What is copied is of the same path below
+    `before`.
+    """
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
     descriptor = os.open(path, flags, 0o600, dir_fd=folder)
     with os.fdopen(descriptor, "wb", buffering=0) as file:
         for piece in pieces:
+            if isinstance(piece, CopiedPiece):
+                copy_piece(descriptor, piece, before, path)
+                continue
             view = memoryview(piece)
             while view:
                 view = view[file.write(view) :]
         permissions.give(descriptor, mode)
+
+
+def copy_piece(descriptor: int, piece: CopiedPiece, before: int, path: str) -> None:
+    """By the kernel alone. A file that has become shorter is an error of the disk: the next round makes all anew."""
+    former = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=before)
+    try:
+        offset, end = piece.offset, piece.offset + piece.size
+        while offset < end:
+            copied = os.sendfile(descriptor, former, offset, end - offset)
+            if not copied:
+                raise OSError(errno.EIO, f"{path} has become shorter")
+            offset += copied
+    finally:
+        os.close(former)
 
 
 def _holds(file: io.FileIO, parts: Iterable[SectionEntry]) -> bool:

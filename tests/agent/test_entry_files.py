@@ -4,17 +4,24 @@ import hashlib
 import json
 import os
 import stat
+import tempfile
+from dataclasses import replace
+from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from agent.access.access import Access, AccessRule
 from agent.files.access_lists import list_of
 from agent.files.file_access import FileAccess
-from agent.files.generations import Generations, Permissions
+from agent.files.generations import FilesError, Generations, Permissions
 from agent.files.layout import ProjectedScope
 from agent.files.projection import Projection
 from coordinator.keys.signer import entry_of
 from snapshot import canonical
+from snapshot.section_table import read_state, state_bytes
+from tests.examples import examples
 from tests.fakes.cluster import NOW
 
 WEB = "service_assignment/web"
@@ -183,3 +190,50 @@ def test_what_is_kept_of_the_routes_is_as_small_with_many_parts_as_with_one():
     assert kept == file
     assert (kept.made, kept.read_entry, len(kept.parts)) == (None, None, 1)
     assert projected("route_policy", parts | {"routes.00007": {"r7": {"x": 1}}}).others["routes.json"] != kept
+
+
+# ---- the routes, made of those before
+
+PARTS = [f"routes.{number:02x}" for number in range(12)]
+VALUES = st.sampled_from([None, {}, {"a": 1}, {"b": {"ttl_s": 60}, "c": 2}, {"long": "x" * 300}, [1, 2], "text"])
+
+
+def of_table(state, reads=None):
+    """As a node has it: its sections in one string."""
+    scope = projected("route_policy", state, reads)
+    return replace(scope, sections=read_state(state_bytes(scope.sections))) if state else scope
+
+
+@given(st.lists(st.dictionaries(st.sampled_from([*PARTS, "routes", "routes-not", "other"]), VALUES), min_size=1))
+@examples(60)
+def test_routes_that_are_made_of_those_before_are_as_if_made_anew(states):
+    """protocol.md 4: also where the first part comes or goes, is empty, or is no object"""
+    with tempfile.TemporaryDirectory() as folder:
+        made, state = projection(Path(folder)), {"routes.ff": {"z": 26}}
+        for generation, changes in enumerate(states, 1):
+            state = {name: value for name, value in (state | changes).items() if value is not None}
+            made.project(generation, [of_table(state)], 0.0)
+            names = [name for name in sorted(state) if name == "routes" or name.startswith("routes.")]
+            members = [canonical.dumps(state[name])[1:-1] for name in names if isinstance(state[name], dict)]
+            wanted = b"{" + b",".join(filter(None, members)) + b"}"
+            assert (Path(folder) / "active/routes.json").read_bytes() == wanted
+
+
+def test_of_the_routes_nothing_is_read_but_what_has_changed(tmp_path):
+    made, state = projection(tmp_path), {name: {name[-2:]: {"ttl_s": 60}} for name in PARTS}
+    made.project(1, [of_table(state)], 0.0)
+    reads = []
+    made.project(2, [of_table(state | {PARTS[3]: {"03": {"ttl_s": 61}}}, reads)], 0.0)
+    assert set(reads) == {PARTS[3]}
+    assert json.loads((tmp_path / "active/routes.json").read_bytes())["03"] == {"ttl_s": 61}
+
+
+def test_routes_that_somebody_has_cut_are_made_anew_in_the_next_round(tmp_path):
+    made, state = projection(tmp_path), {name: {name[-2:]: {"ttl_s": 60}} for name in PARTS}
+    made.project(1, [of_table(state)], 0.0)
+    os.truncate(tmp_path / "active/routes.json", 20)
+    state[PARTS[3]] = {}
+    with pytest.raises(FilesError, match="files_io"):
+        made.project(2, [of_table(state)], 0.0)
+    assert made.project(2, [of_table(state)], 0.0)
+    assert len(json.loads((tmp_path / "active/routes.json").read_bytes())) == len(PARTS) - 1

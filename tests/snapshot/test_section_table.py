@@ -5,10 +5,19 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from snapshot import manifest
+from snapshot.content import is_part
 from snapshot.limits import Limits
 from snapshot.manifest import SectionChange, SectionEntry
 from snapshot.reasons import Rejected
-from snapshot.section_table import SectionTable, differing, read_state, state_after, state_bytes
+from snapshot.section_table import (
+    SectionTable,
+    differing,
+    family_of,
+    read_state,
+    sizes_of,
+    state_after,
+    state_bytes,
+)
 from tests.examples import examples
 
 NAMES = st.from_regex(r"\A[a-z0-9]([a-z0-9._-]{0,3}[a-z0-9])?\Z").filter(lambda name: ".." not in name)
@@ -47,6 +56,25 @@ def test_each_section_is_found_and_no_other(state: dict[str, SectionEntry], othe
     for name in made_up:
         assert name not in read_state(manifest.state_bytes(state))
     assert 7 not in table
+
+
+@given(STATES, st.sampled_from(["a", "b", "a-b", "0"]), STATES)
+@examples(200)
+def test_the_parts_of_a_map_are_those_of_its_name(
+    state: dict[str, SectionEntry], name: str, below: dict[str, SectionEntry]
+) -> None:
+    """format.md 10: `name` and `name.<part>`, whatever lies between the two"""
+    state |= {f"{name}.{part}": entry for part, entry in below.items()} | {f"{name}-other": SectionEntry("0" * 64, 1)}
+    wanted = {part: state[part] for part in sorted(state) if is_part(part, name)}
+    table = read_state(manifest.state_bytes(state))
+    for one in (state, table):
+        found = family_of(one, name)
+        assert dict(found.items()) == wanted
+        assert sizes_of(found) == [entry.size for entry in found.values()]
+    assert isinstance(table, SectionTable)
+    for place, part in enumerate(sorted(state)):
+        assert table.place_of(part) == place
+    assert table.place_of("~") == len(state)
 
 
 @given(STATES, CHANGES)
