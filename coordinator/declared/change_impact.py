@@ -173,9 +173,8 @@ def _directories(
         old, new, scope = before.subjects.get(node_id), after.subjects.get(node_id), (node_id, _DIRECTORY)
         if old is None or new is None or scope in found or _DIRECTORY.type not in scope_types(new):
             continue
-        if not seen.keys().isdisjoint(peers.chosen_ids(after, new)) or _directory_of(before, old) != _directory_of(
-            after, new
-        ):
+        shows_seen = not seen.keys().isdisjoint(peers.chosen_ids(after, new))
+        if shows_seen or _directory_of(before, old) != _directory_of(after, new):
             yield scope
 
 
