@@ -51,7 +51,7 @@ async def test_the_report_is_json_and_says_how_it_is(made, mock_clock):
     assert report["rollback_check"] == "confirmed"
     assert {name: value for name, value in report["sources"][0].items() if value is not None} == {
         "kind": "coordinator", "url": str(made.coordinator), "named_by": "agent.toml", "error": "", "failures": 0,
-        "again_in_s": 0,
+        "again_in_s": 0, "worked_s_ago": 0,
     }  # fmt: skip
     assert report["origins"][ROUTES]["source"] == str(made.coordinator)
     alone = Front(made.node, made.inside.front.decisions, made.inside.front.running).report()

@@ -52,7 +52,8 @@ async def test_storage_gives_what_the_coordinator_does_not(one, mock_clock):
         assert f"GET /v1/documents/{new.envelope.snapshot_id}" in storage.server.requests
         assert one.rejected(ROUTES) == "bad_container"
         origins = (await one.status())["origins"]
-        assert origins[ROUTES] == {"snapshot_id": new.envelope.snapshot_id, "source": storage.url, "kind": "snapshot"}
+        brought = {"source": storage.url, "way": "storage", "kind": "snapshot"}
+        assert origins[ROUTES] == {"snapshot_id": new.envelope.snapshot_id, **brought}
         assert origins[STORAGE]["source"].startswith("https://127.0.0.1:")
         health = one.node.store.table(Name.HEALTH)
         named = one.node.holdings.scopes.keys() - {"trust_bundle"}
