@@ -56,7 +56,7 @@ async def test_storage_gives_what_the_coordinator_does_not(one, mock_clock):
         assert origins[ROUTES] == {"snapshot_id": new.envelope.snapshot_id, **brought}
         assert origins[STORAGE]["source"].startswith("https://127.0.0.1:")
         health = one.node.store.table(Name.HEALTH)
-        named = one.node.holdings.scopes.keys() - {"trust_bundle"}
+        named = {*one.node.holdings.scopes, "trust_bundle"}
         await one.until(lambda: from_row(health.get(ROW)).keys() == named)
     async with one.agent():
         assert (await one.status())["origins"] == origins, "it outlives the process"
