@@ -4,8 +4,8 @@ from pathlib import Path
 from typing import Any
 
 from coordinator.keys import keystore
+from coordinator.setup import configuration, export_reader
 from coordinator.setup import export as exports
-from coordinator.setup import export_reader
 from coordinator.setup import import_cluster as imports
 from coordinator.setup.configuration import Configuration
 from coordinator.setup.export import ExportRequest, MadeExport
@@ -55,6 +55,9 @@ def import_(given: dict[str, Any]) -> None:
     with telling_of_the_database():
         made = imports.import_(wanted, actor=as_actor(), now=wall_clock())
     say_made(made, given, _render_import)
+    if wanted.configuration is None and set(configuration.load(path).roots.key_ids) != set(made.root_keys):
+        say(f"{path} pins other root keys, or none: put these into its [trust], or it believes no other coordinator",
+            f'  root_key_ids = "{", ".join(made.root_keys)}"', err=True)  # fmt: skip
 
 
 def _render_export(made: MadeExport) -> None:

@@ -7,6 +7,7 @@ import shutil
 import sys
 import tempfile
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -33,8 +34,9 @@ from coordinator.run import build
 from coordinator.setup import export, import_cluster
 from coordinator.trust import restored_backup
 from snapshot import canonical
-from tests.coordinator.moves import NOW, URL, Place, admit, token_of
+from tests.coordinator.moves import NOW, URL, Place, admit, text, token_of
 from tests.coordinator.test_initialise import tree
+from tests.world import programs
 from wire.operators.operator_answers import AllowlistEntry
 
 
@@ -153,6 +155,19 @@ def test_it_believes_others_where_the_same_root_keys_lead_to_them(a: Place, b: P
     made = b.import_(a.export(b).file)
     assert b.at.roots == PinnedRootKeys(pins.root_key_ids, pins.threshold)
     assert made.root_keys == pins.root_key_ids and len(made.root_keys) == 3
+
+
+def test_a_configuration_that_was_there_is_not_touched_and_what_it_lacks_is_said(a: Place, b: Place, tmp_path: Path):
+    """rules H50, K24: an operator's own file may pin nothing, or what is wrong"""
+    made = a.export(b)
+    b.path.write_text(text(b.name, b.state, b.database_url))
+    named = ("--cluster", "prod", "--url", URL, "--state", b.state, "--configuration", b.path, "--despite-age")
+    ran = programs.run("holdfastctl", "import", made.file, *named, folder=tmp_path)
+    assert (ran.status, "root_key_ids = " in ran.err) == (0, True), ran
+    assert b.at.roots == PinnedRootKeys()
+    b.path.write_text(b.path.read_text() + "\n[trust]\n" + ran.err.strip().splitlines()[-1].strip() + "\n")
+    with closing(b.opened()) as database, database.read() as transaction:
+        assert set(b.at.roots.key_ids) == set(admission.first_roots(transaction).root_key_ids)
 
 
 WRITTEN: list[str] = []

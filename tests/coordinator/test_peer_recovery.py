@@ -3,6 +3,7 @@ H46, H47).
 """
 
 import resource
+import socket
 import stat
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -29,6 +30,7 @@ from coordinator.keys.signing_key import SigningKey
 from coordinator.membership import peer_recovery, replicas
 from coordinator.membership.peer_recovery import Secrets, UnverifiedManifest
 from coordinator.membership.recover_messages import RecoverAnswer, RecoverRequest
+from coordinator.runtime import recovering
 from coordinator.runtime.recovering import _keep
 from coordinator.setup import begin_history, configuration, pin_identity
 from coordinator.setup.opening import with_history
@@ -40,6 +42,7 @@ from tests.coordinator.founding import Founded
 from tests.coordinator.owners import OWNERS
 from tests.coordinator.sets import FIRST, SECOND, THIRD, Coordinators
 from wire.certificate import fingerprint
+from wire.client import Deadlines
 from wire.messages import BadMessageError
 
 NONCE = "ab" * 32
@@ -416,6 +419,25 @@ async def test_one_after_the_other_is_asked_and_the_first_success_ends_it(pair: 
             assert await other.daemon.recovering.attempt()
             assert asked_of(other) == ""
             (other.daemon.coordinator.keys_directory / seeds.FILE).stat()
+
+
+async def test_one_that_never_answers_is_passed_over(
+    pair: tuple[Founded, Founded], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """rules H28, H43: it takes the connection and says nothing; the wait has an end, and the next place is good"""
+    one, two = pair
+    monkeypatch.setattr(recovering, "DEADLINES", Deadlines(connect_s=0.5, first_byte_s=0.5, silence_s=1, rate_from_s=1))
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        there = f"127.0.0.1:{silent.getsockname()[1]}"
+        async with running(one) as first:
+            two.settings += f'\n[peers]\nask = "{there}, 127.0.0.1:{first.ports.coordinators}"'
+            async with running(two) as other:
+                assert not await other.daemon.recovering.attempt()
+                assert f"coord-1 at https://{there}: " in asked_of(other)
+                assert not (two.folder / "keys" / seeds.FILE).exists()
+                await first.daemon.recovering.attempt()
+                assert await other.daemon.recovering.attempt()
+                assert (two.folder / "keys" / seeds.FILE).exists()
 
 
 async def test_where_all_fail_it_says_whom_it_asked_and_tries_again(pair: tuple[Founded, Founded]) -> None:
