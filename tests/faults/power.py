@@ -1,5 +1,11 @@
-"""A disk that loses its power: ext4 on a loop device, shut down without a flush of its log (FS_IOC_SHUTDOWN)."""
+"""A disk that loses its power: ext4 on a loop device, shut down without a flush of its log (FS_IOC_SHUTDOWN).
 
+It is mounted where no other program sees it. Any program that is given mounts of its own, as each machine that boots
+beside this and each unit of systemd is, takes along a copy of all there are: the file system would live on in that copy
+after it was unmounted here, and the next mount would be the same one, shut down, where every write is EIO.
+"""
+
+import ctypes
 import fcntl
 import os
 import random
@@ -15,6 +21,7 @@ import pytest
 
 DICE = random.Random(3)
 SHUTDOWN, NO_LOG_FLUSH = 0x8004587D, 2
+CLONE_NEWNS = 0x20000
 needs_root = pytest.mark.skipif(
     os.geteuid() != 0 or shutil.which("mkfs.ext4") is None, reason="NOT RUN: a loop device needs root and mkfs.ext4"
 )
@@ -51,8 +58,17 @@ class LoopFileSystem:
         subprocess.run(command, check=True, capture_output=True)
 
 
+def mount_apart():
+    """From now on this process, and what it starts, has mounts of its own."""
+    libc = ctypes.CDLL(None, use_errno=True)
+    if libc.unshare(CLONE_NEWNS):
+        raise OSError(ctypes.get_errno(), "unshare")
+    subprocess.run(["mount", "--make-rprivate", "/"], check=True, capture_output=True)
+
+
 @contextmanager
 def loop(directory, **size):
+    mount_apart()
     disk = LoopFileSystem(directory, **size)
     try:
         yield disk

@@ -2,6 +2,7 @@
 
 import os
 import re
+import subprocess
 
 import pytest
 
@@ -37,6 +38,23 @@ def test_nothing_acknowledged_is_lost(tmp_path, cluster, keys):
             done = tried = max(version, tried) + 1
             assert list(check(disk.mount / "root", CLUSTER)) == []
     print(f"{CUTS} cuts, nothing lost, {forward} rolled forward")
+
+
+def test_what_else_begins_on_this_machine_keeps_no_disk_from_its_end(tmp_path):
+    """A program is given mounts of its own while the disk is there; what is mounted after the cut is another one."""
+    begin = "read _; exec unshare --mount sh -c 'echo here; exec sleep 60'"
+    with subprocess.Popen(["sh", "-c", begin], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as other:
+        try:
+            with loop(tmp_path) as disk:
+                other.stdin.write(b"\n")
+                other.stdin.flush()
+                assert other.stdout.readline() == b"here\n"
+                disk.cut()
+                disk.detach()
+                disk.attach()
+                (disk.mount / "file").write_text("written")
+        finally:
+            other.kill()
 
 
 def test_the_same_without_sync_loses(tmp_path, cluster, keys):
