@@ -1,5 +1,5 @@
-"""Replicas that set manifests, change the state, crash, lose their disks and recover from each other, in any order,
-against the three invariants of seed 004 (rules H3..H7, H15, H26, H27, H37, H39, H44, H46).
+"""Replicas that set manifests, change the state, crash, lose their secrets or their whole disk and recover from each
+other, in any order, against the three invariants of seed 004 (rules H3..H7, H15, H26, H27, H37, H39, H44, H46).
 
     seed        each replica has the one that was made here, or one that came from a coordinator of a manifest with
                 exactly the same owners
@@ -80,6 +80,11 @@ class Replica:
         self.keys.mkdir(mode=0o700)
         self.start()
 
+    def lose_all(self, pin: str) -> None:
+        """And is prepared anew, as another identity."""
+        self.pin = pin
+        self.lose()
+
     def opened(self, url: str = "") -> Database:
         database, seed = Database(url or self.url), self.own.seed()
         if seed is not None:
@@ -135,7 +140,9 @@ class Replicas(RuleBasedStateMachine):
 
     @rule(target=sets, which=_ANY, without=st.none() | _OTHERS)
     def draft(self, which: int, without: str | None) -> Any:
-        """By one that has the seed; the mesh key stays with it. Of names that are in place alone."""
+        """By one that has the seed; the mesh key stays with it. Of names that are in place alone, with the identities
+        that they have now.
+        """
         able = [each for each in self.replicas.values() if each.has_seed() and self.is_named(each)]
         if not able:
             return multiple()
@@ -145,7 +152,7 @@ class Replicas(RuleBasedStateMachine):
         key = keystore.new_key()
         with closing(replica.opened()) as database:
             public = PublicKey(key.algorithm, key.public_key)
-            wanted = dict.fromkeys(sorted(names), "")
+            wanted = {each: self.exchanged(each) for each in sorted(names)}
             made = coordinator_sets.draft(database, wanted, public, CoordinatorSettings(), self.at.now, answering=name)
         replica.own.keep_key(key)
         replica.made.add(key.key_id)
@@ -236,6 +243,15 @@ class Replicas(RuleBasedStateMachine):
         self.lost += 1
         if self.has_others(name):
             self.replicas[name].lose()
+
+    @precondition(lambda self: self.lost < MOST_LOST)
+    @rule(name=_OTHERS)
+    def lose_machine(self, name: str) -> None:
+        """Nobody knows the one in its place, until a set names it: then it gets all that the lost one had."""
+        self.lost += 1
+        if self.has_others(name):
+            self.replicas[name].lose_all(f"sha256:{1000 + self.lost:064x}")
+            assert not self.is_named(self.replicas[name])
 
     # ---- peers
 
@@ -337,6 +353,11 @@ class Replicas(RuleBasedStateMachine):
     def is_named(self, replica: Replica) -> bool:
         return self.present.get(replica.name) == replica.pin
 
+    def exchanged(self, name: str) -> str:
+        """Its pin, where that is to be another one."""
+        pin = self.replicas[name].pin
+        return "" if self.present.get(name) == pin else pin
+
     def has_others(self, name: str) -> bool:
         return any(self.is_ready(other) for other in self.replicas.values() if other.name != name)
 
@@ -412,6 +433,12 @@ def test_the_model_can_tell() -> None:
     model.lose_disk("coord-2")
     model.change("coord-2")
     model.recover("coord-2")
+    model.lose_machine("coord-2")
+    model.recover("coord-2")
+    assert not second.has_seed(), "handed over to whom no manifest names"
+    model.commit(model.draft(0, None), None)
+    model.recover("coord-2")
+    assert model.is_ready(second) and model.is_named(second)
     for name in ("the_seed_is_the_clusters", "each_mesh_key_is_of_one_set_and_came_as_it_may", "there_is_one_history"):
         getattr(model, name)()
     model.secrets_are_nowhere_in_the_database()
