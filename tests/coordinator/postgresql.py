@@ -105,11 +105,14 @@ def stoppable(directory: Path, name: str, *, durable: bool = False, settings: st
 
 
 @contextmanager
-def or_skip(directory: Path, name: str, what: str) -> Iterator[Server]:
-    """The same, for a fixture; where there is none, its tests are left out, and `what` that means is said loudly."""
+def or_skip(directory: Path, name: str, what: str, *, address: str = "") -> Iterator[Server]:
+    """The same, for a fixture; where there is none, its tests are left out, and `what` that means is said loudly.
+    `address`: where it listens beside its socket.
+    """
     with ExitStack() as at_the_end:
         try:
-            started = at_the_end.enter_context(stoppable(directory, name))
+            settings = f"{_SETTINGS} -c listen_addresses='{address}'"
+            started = at_the_end.enter_context(stoppable(directory, name, settings=settings))
         except Unavailable as error:
             with warnings.catch_warnings():
                 warnings.simplefilter("always")

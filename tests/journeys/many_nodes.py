@@ -17,7 +17,7 @@ from agent.state.reaction import REACTION, Reaction
 from agent.update.head_proof import ASKED
 from snapshot.container import ChunkParts
 from snapshot.identifiers import HEAD
-from snapshot.manifest import Head
+from snapshot.manifest import Head, ScopeVersion
 from snapshot.reasons import Rejected
 from snapshot.verify import Verified, verify
 from tests.coordinator import reports
@@ -25,7 +25,7 @@ from tests.coordinator.daemon import PATIENT, Follower, TlsNode
 from tests.holdfast.operator_lab import Lab
 from tests.journeys.gateway import WITHIN_S
 from tests.world.pauses import pauses
-from wire.client import Call, ClientError, HttpClient, UnixConnector
+from wire.client import Call, ClientError, HttpClient, Reply, UnixConnector
 from wire.endpoint import Endpoint
 from wire.messages import TrustList
 
@@ -155,6 +155,21 @@ class WatchedNode(Follower):
         self._news.tell()
         await self.node.report(self._report())
 
+    async def _follow(self, scope: str, listed: ScopeVersion, now: float | None) -> None:
+        """A set may be committed between a head and what it lists."""
+        try:
+            await super()._follow(scope, listed, now)
+        except Rejected as refused:
+            await self._refresh_trust(refused)
+            await super()._follow(scope, listed, now)
+
+    async def _refresh_trust(self, refused: Rejected) -> None:
+        """Where that is what an agent does about it."""
+        assert REACTION[refused.reason] is Reaction.REFRESH_TRUST, refused
+        trust = await self.node.get(f"/v1/trust?from={self.holder.bundle.version}")
+        for bundle in TrustList.parse(trust.body).documents:
+            self.take(bundle, "snapshot", time.time())
+
     def _report(self) -> bytes:
         scopes = {
             scope: reports.scope({**reports.mark(version, epoch=epoch), "content_hash": mark.content_hash})
@@ -171,10 +186,7 @@ class WatchedNode(Follower):
         try:
             taken = self.take(body, "head", time.time())
         except Rejected as refused:
-            assert REACTION[refused.reason] is Reaction.REFRESH_TRUST, refused
-            trust = await self.node.get(f"/v1/trust?from={self.holder.bundle.version}")
-            for bundle in TrustList.parse(trust.body).documents:
-                self.take(bundle, "snapshot", time.time())
+            await self._refresh_trust(refused)
             taken = self.take(body, "head", time.time())
         assert self.version > before, f"{self.node.node_id}: a step back from {before}"
         self._ledger.note_head(self.node.node_id, taken)
@@ -187,7 +199,7 @@ class WatchedNode(Follower):
         heard = 0
         for door in self._doors:
             try:
-                answer = await replace_at(self.node, door).head(wait=10 if all_know_it else 0)
+                answer = await self._ask_anew(door) if all_know_it else await replace_at(self.node, door).head()
             except ClientError as error:
                 assert not all_know_it and error.status == 503, error
                 continue
@@ -199,6 +211,18 @@ class WatchedNode(Follower):
             self._ledger.note_head(self.node.node_id, head)
             heard += 1
         return heard
+
+    async def _ask_anew(self, door: Door) -> Reply:
+        """As one that holds nothing, and tries again where a coordinator has too much to do."""
+        pause = pauses(FIRST_PAUSE_S, MOST_PAUSE_S)
+        with trio.fail_after(WITHIN_S):
+            while True:
+                try:
+                    return await replace_at(self.node, door).head(wait=10)
+                except ClientError as error:
+                    if error.code not in ("timed_out", "overloaded"):
+                        raise
+                    await trio.sleep(next(pause))
 
 
 def replace_at(node: TlsNode, door: Door) -> TlsNode:
@@ -222,6 +246,7 @@ class Writer:
     at: int = 0
     acknowledged: list[tuple[int, float]] = field(default_factory=list)  # and when it was begun
     refused: int = 0
+    between_s: float = BETWEEN_WRITES_S
 
     @property
     def last(self) -> int:
@@ -243,7 +268,7 @@ class Writer:
             self.acknowledged.append((number, began))
             self.news.tell()
             pause = pauses(FIRST_PAUSE_S, 1.0)
-            await trio.sleep(BETWEEN_WRITES_S)
+            await trio.sleep(self.between_s)
 
     async def written_after(self, moment: float) -> float:
         """Until one is acknowledged that was begun after it: how long that took, in seconds."""
@@ -258,9 +283,10 @@ class Writer:
         entries = (await self.ask("GET", "/v1/allowlist"))["entries"]
         return {int(each["node_id"][1:]) for each in entries if each["node_id"].startswith("w")}
 
-    async def ask(self, method: str, path: str, body: object = None) -> dict:
+    async def ask(self, method: str, path: str, body: object = None, *, at: Door | None = None) -> dict:
+        """`at`: another one than that which the writer is at."""
         call = Call(method, path, body=b"" if body is None else json.dumps(body).encode(), limit=16 << 20)
-        return json.loads((await self.client.fetch(self.doors[self.at].lab.socket, call)).body)
+        return json.loads((await self.client.fetch((at or self.doors[self.at]).lab.socket, call)).body)
 
     def _declared(self, number: int) -> str:
         labels = f"labels: {{round: r{number}}}"

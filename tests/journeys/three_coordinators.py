@@ -1,7 +1,7 @@
 """Three coordinators over one PostgreSQL as processes, two prepared on machines of their own; killed, and back."""
 
 import signal
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -14,23 +14,32 @@ Three = tuple[Lab, Lab, Lab]
 
 
 @contextmanager
-def three(folder: Path, database: str, settings: str) -> Iterator[Three]:
-    """All ready, and nobody has carried a secret to the second and the third."""
+def three(
+    folder: Path,
+    database: str,
+    settings: str,
+    *,
+    of_third: str = "",
+    introducing: Callable[[Lab, Lab, Lab], None] = introduce,
+) -> Iterator[Three]:
+    """All ready, and nobody has carried a secret to the second and the third. `of_third`: by which URL that one has the
+    database, where that is another way.
+    """
     (folder / "first").mkdir()
     listen = ("--listen", f"0.0.0.0:{free_ports(1)[0]}")  # kept over a stop
     init = ("--host", own_address(), "--database", database, *listen)
     with running(folder / "first", *init, settings=settings) as first:
+        ways = (("second", database), ("third", of_third or database))
         prepared = [
-            prepared_of(first, folder / place, database, own_address(), name)
-            for place, name in zip(("second", "third"), NAMES[1:], strict=True)
+            prepared_of(first, folder / place, url, own_address(), name)
+            for (place, url), name in zip(ways, NAMES[1:], strict=True)
         ]
         pins = [f"{name}={pin}" for name, (_, pin) in zip(NAMES[1:], prepared, strict=True)]
         declare_coordinators(first, NAMES[0], *pins)
         (second, _), (third, _) = prepared
         for lab in (second, third):
-            with lab.configuration.open("a") as configuration:
-                configuration.write(f"\n[settings]\n{settings}\n")
-        introduce(first, second, third)
+            set_(lab, settings)
+        introducing(first, second, third)
         first.stop()
         try:
             come_back(first, second, third)
@@ -38,6 +47,11 @@ def three(folder: Path, database: str, settings: str) -> Iterator[Three]:
         finally:
             for lab in (second, third):
                 lab.stop()
+
+
+def set_(lab: Lab, settings: str) -> None:
+    with lab.configuration.open("a") as configuration:
+        configuration.write(f"\n[settings]\n{settings}\n")
 
 
 def kill(*labs: Lab) -> None:
