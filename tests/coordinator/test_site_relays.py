@@ -11,7 +11,7 @@ from coordinator.declared.change_impact import affected_scopes
 from coordinator.declared.kinds import DEFAULT_PEERS, Node, PeerPolicy, Selector
 from coordinator.declared.model import MemberEntry, Model, is_thin, may_know, most, policy_of
 from coordinator.declared.next_model import next_model
-from coordinator.declared.views import holds, sections
+from coordinator.declared.views import VIEWS, holds, sections
 from snapshot.identifiers import Scope
 from snapshot.roles import THIN_PEERS
 from tests.coordinator.models import model
@@ -156,6 +156,8 @@ def test_forty_nodes_with_one_relay() -> None:
     assert entries(state, "ulm-7")["ulm-0"]["relay"] is True
     assert "relay" not in entries(state, "ulm-0")["ulm-7"]
     assert peers.shown_relays(state, state.subjects["ulm-0"]) == frozenset()
+    said = VIEWS["peer_directory"].detail(state, state.subjects["ulm-0"])
+    assert said.endswith("and 39 of its site, whose relay it is"), "as `holdfastctl explain` prints it"
 
 
 def test_a_relay_that_does_not_know_a_member_is_no_relay_to_it() -> None:
