@@ -1,12 +1,13 @@
 """`holdfastctl status`, `fleet`: how things stand."""
 
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 
 import click
 
-from holdfast.ctl import due, output
+from holdfast.ctl import due, output, storage
 from holdfast.ctl.selection import selects_nodes
 from holdfast.ctl.socket import DIFFERENT, UNANSWERED, CoordinatorClient, Failed, asks_the_coordinator
 from holdfast.terminal.durations import in_words
@@ -14,7 +15,7 @@ from holdfast.terminal.relay_words import count_text, relay_cells
 from holdfast.terminal.shown import say
 from wire.operators.change_answers import ChangeSummary
 from wire.operators.fleet_answers import Fleet, FleetRefusal, RelayStanding, Straggler
-from wire.operators.operator_answers import CoordinatorStatus
+from wire.operators.operator_answers import CoordinatorStatus, StorageStandings
 
 PAGE = 1_000  # stragglers in one answer
 WATCH_S = 5.0  # of ten thousand nodes the coordinator has a second of work each time
@@ -28,9 +29,10 @@ RELAY_COLUMNS = ("site", "as", "may fetch", "heads", "documents", "kept", "is us
               help="First wait until it can publish; exit 1 if it cannot by then, 3 without an answer.")  # fmt: skip
 @asks_the_coordinator
 def status(asked: CoordinatorClient, wait_s: float | None) -> None:
-    """The coordinator: its cluster, its state, its trust bundle, how publishing goes."""
+    """The coordinator: its cluster, its state, its trust bundle, how publishing goes, and how the stores stand."""
     answer = asked.get(CoordinatorStatus, "status") if wait_s is None else _wait_for(asked, wait_s)
-    asked.show(answer, _render_status)
+    stores = [] if asked.as_json else storage.summary(asked.get(StorageStandings, "storage"))
+    asked.show(answer, partial(_render_status, stores=stores))
 
 
 def _wait_for(asked: CoordinatorClient, wait_s: float) -> CoordinatorStatus:
@@ -92,7 +94,7 @@ def _whole(asked: CoordinatorClient, which: Mapping[str, object]) -> Fleet:
     return replace(answer, stragglers=tuple(named.values()), stragglers_total=len(named))
 
 
-def _render_status(answer: CoordinatorStatus) -> None:
+def _render_status(answer: CoordinatorStatus, stores: Sequence[str]) -> None:
     bundle, publishing = answer.trust_bundle, answer.publishing
     trusted = "none" if bundle is None else f"version {bundle.config_version}, until {bundle.expires_at}"
     output.facts(
@@ -109,6 +111,7 @@ def _render_status(answer: CoordinatorStatus) -> None:
             ("history", answer.history),
             ("publishing", publishing.fault or "good"),
             ("heads to make", publishing.behind),
+            *([("stores", "; ".join(stores))] if stores else []),
             ("alarms", answer.alarms),
         ]
     )

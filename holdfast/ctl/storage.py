@@ -9,6 +9,7 @@ from holdfast.terminal.shown import say
 from wire.operators.operator_answers import StorageStanding, StorageStandings
 
 _WRONG = ("failing", "silent")
+_SHOWN = 5
 
 
 @click.command()
@@ -24,6 +25,22 @@ def storage(asked: CoordinatorClient) -> None:
     asked.show(answer, _render)
     if answer.undeclared or any(store.state in _WRONG for store in answer.stores):
         raise SystemExit(DIFFERENT)
+
+
+def summary(answer: StorageStandings) -> list[str]:
+    """Each store in a few words, those that something is wrong with first."""
+    wrong_first = sorted(answer.stores, key=lambda store: store.state in ("current", "elsewhere"))
+    said = [_in_short(store) for store in wrong_first[:_SHOWN]]
+    return said + ([f"{len(wrong_first) - _SHOWN} more (holdfastctl storage)"] if len(wrong_first) > _SHOWN else [])
+
+
+def _in_short(store: StorageStanding) -> str:
+    words = [store.state, *([store.fault] if store.fault else [])]
+    if store.behind:
+        words.append(f"lacks {store.behind} files for {in_words(store.lag_s)}")
+    if store.held is not None:
+        words.append(f"its node keeps {store.held.files} files")
+    return f"{store.id} {', '.join(words)}"
 
 
 def _render(answer: StorageStandings) -> None:

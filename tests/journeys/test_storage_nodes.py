@@ -78,6 +78,8 @@ def test_a_storage_node_feeds_a_node_whose_coordinator_is_gone(lab, gateway, dep
         return found["depot"]["state"] == "current" and found["broken"]["state"] == "failing"
 
     gateway.until(is_current)
+    said = " ".join(lab.good("status").out.split())
+    assert "broken failing, unusable, lacks" in said and "depot current" in said
     gateway.kill()
     depot.until(lambda: (standing(lab)["depot"]["held"] or {"files": 0})["files"] == standing(lab)["depot"]["files"])
     before = standing(lab)["depot"]["good_at"]

@@ -5,6 +5,7 @@ the other one, and then feeds a node alone.
 import json
 import re
 import shutil
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
@@ -12,9 +13,9 @@ import pytest
 from examples.demo.processes import free_ports
 from tests.documented_blocks import blocks
 from tests.fakes.storage import own_address
-from tests.holdfast.operator_lab import UNGUARDED
+from tests.holdfast.operator_lab import UNGUARDED, Lab
 from tests.journeys.gateway import FABRIC, Gateway, until_published
-from tests.journeys.test_storage_nodes import certificate_of, standing
+from tests.journeys.test_storage_nodes import certificate_of
 
 POLICY = """\
 ---
@@ -50,43 +51,68 @@ def published(store: Gateway) -> dict[str, bytes]:
     return {f"{path.parent.name}/{path.name}": path.read_bytes() for path in found}
 
 
-def test_a_store_that_lost_its_disk_fills_up_from_its_sibling(lab, gateway, stores):
-    """rules S2, L19, S64, P1, X1: seed 001 section 5, replication metadata; no coordinator is needed for it"""
-    places = dict(zip(HOSTS, (f"{own_address()}:{port}" for port in free_ports(2)), strict=True))
-    writer = re.search(r"-----BEGIN.*-----END CERTIFICATE-----", certificate_of(lab), re.DOTALL)[0]
-    pins = dict.fromkeys(HOSTS, f"sha256:{'0' * 64}")
+@dataclass
+class Site:
+    """The two stores of the page, with addresses and certificates of their own."""
 
-    def declare(port: int) -> None:
-        shown = iter(pins.values())
+    lab: Lab
+    stores: dict[str, Gateway]
+    places: dict[str, str]
+    pins: dict[str, str] = field(default_factory=lambda: dict.fromkeys(HOSTS, f"sha256:{'0' * 64}"))
+
+    def declare(self, port: int) -> None:
+        shown = iter(self.pins.values())
         stores = PINS.sub(lambda _: next(shown), on_the_page("kind: Node"))
         for name, host in HOSTS.items():
-            stores = stores.replace(host, places[name])
+            stores = stores.replace(host, self.places[name])
         text = FABRIC.format(port=port).rpartition("---\nkind: DegradedModePolicy")[0] + POLICY + stores
-        (lab.folder / "fabric.yaml").write_text(text)
-        lab.good("apply", "-f", lab.folder / "fabric.yaml", "--yes")
+        (self.lab.folder / "fabric.yaml").write_text(text)
+        self.lab.good("apply", "-f", self.lab.folder / "fabric.yaml", "--yes")
 
-    for name, store in stores.items():
-        table = on_the_page("[storage]").replace(HOSTS["depot-1"], places[name])
-        table = re.sub(r"-----BEGIN.*-----END CERTIFICATE-----", writer, table, flags=re.DOTALL)
-        with (store.folder / "agent.toml").open("a") as file:
-            file.write(f"\n{table}\n")
-    declare(8081)
-    for name, store in stores.items():
-        store.enrol()
-        shown = json.loads(lab.holdfast("show-certificate", "--root", store.folder / "state", "--json").out)
-        pins[name] = shown["fingerprint"]
-    declare(8081)
+    def join(self) -> None:
+        """As the page has it."""
+        writer = re.search(r"-----BEGIN.*-----END CERTIFICATE-----", certificate_of(self.lab), re.DOTALL)[0]
+        for name, store in self.stores.items():
+            table = on_the_page("[storage]").replace(HOSTS["depot-1"], self.places[name])
+            table = re.sub(r"-----BEGIN.*-----END CERTIFICATE-----", writer, table, flags=re.DOTALL)
+            with (store.folder / "agent.toml").open("a") as file:
+                file.write(f"\n{table}\n")
+        self.declare(8081)
+        for name, store in self.stores.items():
+            store.enrol()
+            shown = self.lab.holdfast("show-certificate", "--root", store.folder / "state", "--json")
+            self.pins[name] = json.loads(shown.out)["fingerprint"]
+        self.declare(8081)
+
+    def until_alike(self) -> None:
+        """All that is published lies at both."""
+        until_published(self.lab)
+        first, second = self.stores.values()
+        whole = self.lab.folder / "whole"
+        whole.mkdir(exist_ok=True)
+
+        def are_alike() -> bool:
+            self.lab.good("publish", "--to", whole)
+            all_of_it = {f"{path.parent.name}/{path.name}": path.read_bytes() for path in whole.glob("*/*.hfs")}
+            return all(all_of_it.items() <= published(store).items() for store in (first, second))
+
+        first.until(are_alike)
+
+
+@pytest.fixture
+def site(lab, stores) -> Site:
+    places = (f"{own_address()}:{port}" for port in free_ports(2))
+    return Site(lab, stores, dict(zip(HOSTS, places, strict=True)))
+
+
+def test_a_store_that_lost_its_disk_fills_up_from_its_sibling(lab, gateway, site):
+    """rules S2, L19, S64, P1, X1: seed 001 section 5, replication metadata; no coordinator is needed for it"""
+    first, second = site.stores.values()
+    site.join()
     gateway.join(8081)
     gateway.kill()
-    declare(8082)
-    until_published(lab)
-    first, second = stores.values()
-
-    def are_alike() -> bool:
-        states = {store["state"] for store in standing(lab).values()}
-        return states == {"current"} and published(first) == published(second)
-
-    first.until(are_alike)
+    site.declare(8082)
+    site.until_alike()
     lab.stop()
 
     second.kill()
@@ -100,5 +126,44 @@ def test_a_store_that_lost_its_disk_fills_up_from_its_sibling(lab, gateway, stor
     gateway.start()
     gateway.until(lambda: gateway.port() == 8082)
     sources = {row["url"]: row for row in gateway.status["sources"]}
-    url = f"https://{places['depot-2']}"
+    url = f"https://{site.places['depot-2']}"
     assert (sources[url]["kind"], sources[url]["error"]) == ("storage", "")
+
+
+def test_a_relay_is_a_store_too_and_one_from_an_old_backup_follows_again(lab, gateway, site):
+    """rules L19, K32, P1: the relay keeps both; the restored store gives no old head in the place of a newer one"""
+    first, second = site.stores.values()
+    (port,) = free_ports(1)
+    configuration = first.folder / "agent.toml"
+    direct = f'direct_url = "https://{own_address()}:{port}"\nstate_directory'
+    peers = f'\n[peers]\nlisten = "{own_address()}:{port}"\nrelay = true\n'
+    configuration.write_text(configuration.read_text().replace("state_directory", direct, 1) + peers)
+    site.join()
+    gateway.join(8081)
+    site.until_alike()
+    second.kill()
+    backup = second.folder / "backup"
+    shutil.copytree(second.folder / "state", backup)
+    second.start()
+    gateway.kill()
+    site.declare(8082)
+    site.until_alike()
+    second.kill()
+    shutil.rmtree(second.folder / "state")
+    backup.rename(second.folder / "state")
+    lab.stop()
+    old = published(second)
+    assert old != published(first)
+
+    second.start()
+    second.until(lambda: published(first).items() <= published(second).items())
+    first.kill()
+    gateway.start()
+    gateway.until(lambda: gateway.port() == 8082)
+    second.kill()
+    first.start()
+    lab.start()
+    second.start()
+    site.declare(8083)
+    site.until_alike()
+    gateway.until(lambda: gateway.port() == 8083, hinted=True)
