@@ -1,6 +1,6 @@
 """What a head asks of a node that holds this: which scopes to fetch, from which base, and which to let go. Pure."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import field
 
 from agent.state.candidate_request import CandidateRequest
@@ -14,6 +14,7 @@ from snapshot.verifier_state import Mark
 
 # These establish roles and organizations; the others are judged by what they give (format.md 9).
 FIRST = (BOOTSTRAP, RUNTIME)
+DIRECTORY = "peer_directory"
 MOST_BEYOND = 16  # of what a head, or a bundle, says beyond this release
 
 
@@ -108,3 +109,14 @@ def base_of(scope: str, listed: ScopeVersion, holdings: Holdings) -> int | None:
 
 def order_of(scope: str) -> tuple[int, str]:
     return (FIRST.index(scope) if scope in FIRST else len(FIRST)), scope
+
+
+def in_turns(wanted: Sequence[WantedScope], holdings: Holdings) -> list[list[WantedScope]]:
+    """What is activated before the rest is asked for: of a node that has nothing yet, its directory, and what that is
+    judged by. So a newcomer knows the relay of its site before it fetches what that has, and no copy more goes over the
+    link. A node that runs on something goes from one head to the next in one activation.
+    """
+    first = [each for each in wanted if each.scope in (*FIRST, DIRECTORY)]
+    rest = [each for each in wanted if each not in first]
+    is_new = all(scope in (*FIRST, TRUST_BUNDLE) for scope in holdings.scopes)
+    return [first, rest] if is_new and rest and any(each.scope == DIRECTORY for each in first) else [list(wanted)]

@@ -4,6 +4,10 @@ A peer is told of nobody's roles and organizations; the head is signed, and list
 It is shown once for each head and peer, and again where the peer has nothing for us: it keeps in memory what it was
 shown, and may have started anew since. Who has no such message is a mirror of files or an agent from before: it is
 asked all the same, and gives what it gives.
+
+A relay shows its `node_runtime` too, without sections: its envelope names the organizations that it serves, within
+which it is given what its neighbours are to have. Of one that is active by an increment it is that increment's; one
+that the head does not list any more is left out, since a peer would refuse the whole for it.
 """
 
 from collections.abc import Awaitable, Callable
@@ -12,13 +16,15 @@ from typing import TypeVar
 import trio
 
 from agent.sources.source import Source
+from agent.state.held_state import RUNTIME
 from agent.state.node import RunningNode
+from agent.state.plan import WantedScope
 from snapshot import container
 from snapshot.identifiers import HEAD
 from store.base.documents import StoredDocument
 from wire.client import Call, ClientError
 from wire.endpoint import path
-from wire.peers.peer_messages import PeerStanding
+from wire.peers.peer_messages import RUNTIME_BYTES, PeerStanding
 
 NOT_FOUND = 404
 MISSING = (404, 405)
@@ -33,7 +39,8 @@ async def show_standing(node: RunningNode, peer: Source) -> None:
     pair, head = node.holdings.held_head, node.holdings.kept.active.get(HEAD)
     if head is None or peer.shown_head == pair:
         return
-    body = await node.threads.read(_standing_of, head)  # a large head takes longer than the event loop may
+    shown = _shown_runtime(node)
+    body = await node.threads.read(_standing_of, head, shown)  # a large head takes longer than the event loop may
     try:
         await peer.client.fetch(peer.endpoint, Call("POST", path("v1", "standing"), body=body, limit=ANSWER_BYTES))
     except ClientError as error:
@@ -55,6 +62,20 @@ async def ask_by_standing(node: RunningNode, peer: Source, ask: Callable[[], Awa
     return await ask()
 
 
-def _standing_of(head: StoredDocument) -> bytes:
-    data = b"".join(container.encode(head.envelope_bytes, head.signatures, head.manifest_bytes, ()))
-    return PeerStanding(data).to_bytes()
+def _shown_runtime(node: RunningNode) -> StoredDocument | None:
+    runtime, head = node.holdings.kept.active.get(RUNTIME), node.holdings.head
+    listed = head.scopes.get(RUNTIME) if head is not None else None
+    if not node.settings.peers.relay or runtime is None or listed is None:
+        return None
+    return runtime if WantedScope(RUNTIME, listed).is_met_by(runtime.envelope) else None
+
+
+def _standing_of(head: StoredDocument, runtime: StoredDocument | None) -> bytes:
+    shown = _opening_of(runtime) if runtime is not None else None
+    fits = shown is not None and len(shown) <= RUNTIME_BYTES
+    return PeerStanding(_opening_of(head), shown if fits else None).to_bytes()
+
+
+def _opening_of(document: StoredDocument) -> bytes:
+    """The container without sections."""
+    return b"".join(container.encode(document.envelope_bytes, document.signatures, document.manifest_bytes, ()))

@@ -81,7 +81,8 @@ class PeerRounds:
             try:
                 await self._take_what_is_higher(source)
             except ClientError as error:
-                self._note_failure(source, str(error), error)
+                if not self.update.fetching.patience.is_stranger_yet(source, error):
+                    self._note_failure(source, str(error), error)
             except BadMessageError as error:
                 self._note_failure(source, f"bad_answer: {error}")
             except (Rejected, NotListedError) as refused:

@@ -51,7 +51,7 @@ from agent.state.held_state import Holdings
 from agent.state.lost_floors import is_confirmed_from_outside
 from agent.state.node import RunningNode
 from agent.state.own_bounds import OwnRefusalError
-from agent.state.plan import UpdatePlan, WantedScope, plan, version_of
+from agent.state.plan import UpdatePlan, WantedScope, in_turns, plan, version_of
 from agent.state.reaction import REACTION, Reaction
 from agent.update.activating import Activator
 from agent.update.admission import PREPARED, Admission, AskedDocument, Candidate
@@ -148,9 +148,11 @@ class Update:
             due_in_s = await self._take_due()
             planned = await self._make_plan()
             self.passed_over = frozenset(planned.passed_over)
-            await self._bring(
-                [wanted_scope for wanted_scope in planned.wanted if not self.put_offs.holds(RetryKey.of(wanted_scope))]
-            )
+            due = [
+                wanted_scope for wanted_scope in planned.wanted if not self.put_offs.holds(RetryKey.of(wanted_scope))
+            ]
+            for turn in in_turns(due, self.node.holdings):
+                await self._bring(turn)
             await self._settle()
             await self.sources.keep()
             return min(due_in_s, self.put_offs.rest_s())

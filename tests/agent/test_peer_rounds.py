@@ -3,16 +3,19 @@
 import base64
 from contextlib import asynccontextmanager
 from dataclasses import replace
+from types import SimpleNamespace
 
 import pytest
 import trio
 
 from agent.sources.peers import SCOPE
+from agent.update.patience import LOOK_AGAIN_S, STRANGER_S
 from agent.update.peer_rounds import OFTEN_S, QUIET_S
 from tests.agent.bench import bench
 from tests.agent.peer_lab import peer_lab
-from tests.journeys.lab import lab
+from tests.journeys.lab import ROUTES, lab
 from wire.backoff import LEAST_S
+from wire.client import ClientError, ClientFault
 
 pytestmark = pytest.mark.usefixtures("mock_clock")
 B = "node-b"
@@ -164,3 +167,76 @@ async def test_a_peer_that_has_restarted_is_shown_the_head_again(made, mock_cloc
         await found.outside.update.bring_up()
         active = found.node.holdings.kept.active
         assert active["node_bootstrap"].envelope.snapshot_id == boot.envelope.snapshot_id
+
+
+async def test_a_newcomer_waits_a_moment_for_a_relay_that_does_not_know_it_yet(made, mock_clock, tmp_path):
+    """rules X27, L19: nobody else is asked meanwhile, so no copy more goes over the link of the site"""
+    async with asking_node(made, mock_clock, tmp_path) as (found, directory):
+        shared = await strangers(made, found, directory)
+        await bring(found)
+        assert ROUTES not in found.node.holdings.kept.active
+        assert (peer_of(found).is_rested, peer_of(found).back_off.failures) == (True, 0)
+        await made.list(node_b={})
+        await trio.sleep(LOOK_AGAIN_S)
+        await found.outside.update.bring_up()
+        assert found.node.holdings.kept.active[ROUTES].envelope.snapshot_id == shared.envelope.snapshot_id
+        assert found.outside.update.activating.origins[ROUTES].way == "relay"
+
+
+async def test_a_relay_that_never_learns_of_it_is_not_waited_for_again_and_again(made, mock_clock, tmp_path):
+    """rules P14: a moment once, until it has worked; then it rests as whoever fails"""
+    async with asking_node(made, mock_clock, tmp_path) as (found, directory):
+        await strangers(made, found, directory)
+        await bring(found)
+        await trio.sleep(STRANGER_S)
+        await bring(found)
+        assert peer_of(found).back_off.failures > 0
+        assert not peer_of(found).is_rested
+        patience, error = found.outside.update.fetching.patience, ClientError(ClientFault.TLS_FAILED, "unknown ca")
+        assert not patience.is_stranger_yet(peer_of(found), error)
+        peer_of(found).note_success()
+        await trio.sleep(1)
+        assert patience.is_stranger_yet(peer_of(found), error), "it has worked meanwhile: it may forget and learn again"
+        down = ClientError(ClientFault.CONNECT_FAILED, "refused")
+        assert not patience.is_stranger_yet(peer_of(found), down), "one that does not answer is left out at once"
+
+
+async def strangers(made, found, directory):
+    """node-a is the relay of the site, has what is to come, and its own directory does not name node-b."""
+    own = found.outside.sources.peers
+    listed = own.listed_peers()
+    own.listed_peers = lambda: tuple(replace(peer, is_relay=True) for peer in listed)
+    del made.entries[B]
+    await made.list()
+    await made.listener._transport.wait_settled()
+    shared = made.document(ROUTES, sections={"routes": {"a": {}}})
+    await made.bench.take(shared)
+    boot = found.node.holdings.kept.active["node_bootstrap"]
+    await found.take(made.head(B, SimpleNamespace(envelope=boot.envelope), directory, shared, config_version=90))
+    return shared
+
+
+@pytest.mark.parametrize("kind", ["snapshot", "increment"])
+async def test_a_relay_shows_which_organizations_it_serves(made, mock_clock, tmp_path, kind):
+    """rules K5, J45: by its signed runtime, whole or as an increment; who is no relay shows none"""
+    async with asking_node(made, mock_clock, tmp_path) as (found, directory):
+        standings = made.listener.api._standings
+        boot = SimpleNamespace(envelope=found.node.holdings.kept.active["node_bootstrap"].envelope)
+        runtime = made.document("node_runtime", B, {"node": {"a": 1}})
+        await found.take(runtime)
+        listed = runtime
+        if kind == "increment":
+            given = {"roles": ["core_mesh"], "subject_node_id": B, "organization_ids": ["acme"]}
+            given |= made.bench.server.times()
+            patches = {"node": [{"op": "add", "path": "/b", "value": 2}]}
+            await found.take(made.bench.server.cluster.increment("node_runtime", patches=patches, **given))
+            listed = SimpleNamespace(envelope=found.node.holdings.kept.active["node_runtime"].envelope)
+            assert found.node.holdings.kept.active["node_runtime"].kind == "increment"
+        await found.take(made.head(B, boot, directory, listed, config_version=90))
+        await bring(found)
+        assert standings.shown[B].organizations == frozenset(), "it is no relay"
+        found.node.settings = replace(found.node.settings, peers=replace(found.node.settings.peers, relay=True))
+        await found.take(made.head(B, boot, directory, listed, config_version=91))
+        await bring(found)
+        assert standings.shown[B].organizations == {"acme"}
+        assert peer_of(found).back_off.failures == 0

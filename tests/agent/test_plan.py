@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agent.state.held_state import Holdings
-from agent.state.plan import FIRST, MOST_BEYOND, WantedScope, plan
+from agent.state.plan import FIRST, MOST_BEYOND, WantedScope, in_turns, plan
 from agent.state.view import View
 from snapshot.manifest import Head, Revocations, ScopeVersion
 from snapshot.verifier_state import Mark, VerifierState
@@ -128,3 +128,22 @@ def test_only_what_was_listed_meets_it():
     for changed in ({"version": (1, 2)}, {"version": (2, 3)}, {"state_hash": HASHES[4]}):
         assert not wanted.is_met_by(SimpleNamespace(**{**vars(good), **changed}))
     assert replace(wanted, base=2).is_met_by(good)
+
+
+def test_a_newcomer_knows_its_peers_before_it_asks_for_the_rest():
+    """rules L19: what the relay has goes over the link no second time; who runs on something changes at once"""
+    names = ("node_bootstrap", "node_runtime", "peer_directory", "route_policy", "qos_policy")
+    scopes = dict.fromkeys(names, listed(1))
+
+    def turns(active, scopes=scopes):
+        held = holdings(scopes, dict.fromkeys(active, document(0)))
+        return [{each.scope for each in turn} for turn in in_turns(plan(held).wanted, held)]
+
+    first = {"node_bootstrap", "node_runtime", "peer_directory"}
+    assert turns([]) == turns(["node_bootstrap"]) == [first, {"route_policy", "qos_policy"}]
+    assert turns(["route_policy"]) == turns(["peer_directory"]) == [set(scopes)]
+    without = {scope: entry for scope, entry in scopes.items() if scope != "peer_directory"}
+    assert turns([], without) == [set(without)]
+    alone = {"peer_directory": listed(1)}
+    assert turns([], alone) == [{"peer_directory"}]
+    assert turns([], {}) == [set()]
