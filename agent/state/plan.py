@@ -116,7 +116,8 @@ def in_turns(wanted: Sequence[WantedScope], holdings: Holdings) -> list[list[Wan
     judged by. So a newcomer knows the relay of its site before it fetches what that has, and no copy more goes over the
     link. A node that runs on something goes from one head to the next in one activation.
     """
-    first = [each for each in wanted if each.scope in (*FIRST, DIRECTORY)]
-    rest = [each for each in wanted if each not in first]
+    first = [wanted_scope for wanted_scope in wanted if wanted_scope.scope in (*FIRST, DIRECTORY)]
+    rest = [wanted_scope for wanted_scope in wanted if wanted_scope not in first]
     is_new = all(scope in (*FIRST, TRUST_BUNDLE) for scope in holdings.scopes)
-    return [first, rest] if is_new and rest and any(each.scope == DIRECTORY for each in first) else [list(wanted)]
+    has_directory = any(wanted_scope.scope == DIRECTORY for wanted_scope in first)
+    return [first, rest] if is_new and rest and has_directory else [list(wanted)]
