@@ -37,8 +37,9 @@ def giver_text(origin: DocumentOrigin) -> str:
 
 def relay_text(keeps: RelayCondition) -> str:
     """In one line."""
-    role, nodes, heads, documents, kept = relay_cells(keeps)
-    words = f"{role}, for {nodes}: {heads} heads and {documents} documents, {kept}"
+    role, nodes, _, _, kept = relay_cells(keeps)
+    held = f"{count_text(keeps.heads, 'head')} and {count_text(keeps.documents, 'document')}"
+    words = f"{role}, for {nodes}: {held}, {kept}"
     if keeps.bytes_per_second:
         words += f"; handed out {size_text(keeps.handed_bytes)}, at most {size_text(keeps.bytes_per_second)} a second"
     if keeps.waiting:

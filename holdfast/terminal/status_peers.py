@@ -23,9 +23,10 @@ def neighbourhood(status: NodeStatus) -> Iterator[RenderableType]:
     if peers:
         yield Text()
         yield _peers(peers, status.trust_bundle_version)
-    if status.relay is not None:
+    keeps = status.relay
+    if keeps is not None and (keeps.is_relay or keeps.heads or keeps.documents or keeps.handed_bytes):
         yield Text()
-        yield Text(f"keeps for its neighbours: {relay_text(status.relay)}")
+        yield Text(f"keeps for its neighbours: {relay_text(keeps)}")
 
 
 def made_table(name: str, *columns: str) -> Table:

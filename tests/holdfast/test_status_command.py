@@ -323,4 +323,6 @@ async def test_who_relays_for_it_and_from_whom_it_has_what_it_runs(api):
     assert first == "node-r relay of this site active 12 s ago -"
     assert second.startswith("node-f elsewhere in 40 s 1 min 30 s ago")
     assert "lacks the last 2 documents" in " ".join(said)
-    assert "keeps for its neighbours: neighbour, for 1 node: 1 heads and 7 documents, 3 MiB of 1 GiB" in said
+    assert "keeps for its neighbours: neighbour, for 1 node: 1 head and 7 documents, 3 MiB of 1 GiB" in said
+    api.relay = RelayCondition(("node-b",), 0, 0, 0, 1 << 30)
+    assert "keeps for its neighbours" not in (await holdfast("status", at=api)).out, "nothing, and it relays for nobody"
