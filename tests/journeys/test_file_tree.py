@@ -96,6 +96,8 @@ def test_files_feed_a_node_whose_coordinator_is_gone(lab, gateway, tmp_path):
         assert sources["storage"] == {
             "kind": "storage", "url": url, "named_by": "storage_directory", "error": "", "failures": 0,
             "again_in_s": sources["storage"]["again_in_s"], "node_id": None, "peer_set": None, "near": None,
-            "relay": None,
+            "relay": None, "worked_s_ago": sources["storage"]["worked_s_ago"],
+            "trust_bundle_version": None, "lacks": None,
         }  # fmt: skip
+        assert sources["storage"]["worked_s_ago"] >= 0
         assert "connect_failed" in sources["coordinator"]["error"]
