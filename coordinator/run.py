@@ -246,7 +246,7 @@ def build(at: Configuration, now: Callable[[], float] = clock.now) -> Daemon:
         Ways(at.storage, at.coordinator_id, file_of, lambda: identity.find(at.keys_directory, os.environ), now),
         now,
         lambda: publisher.health.published_heads,
-        lambda: standstill.why or absence.unread,  # nothing is given out there that is not handed out here
+        lambda: _why_stores_wait(standstill, absence),
         lambda: repeated_heads(board, absence),
         check_s=at.settings.storage_check_s,
         poll_s=at.settings.store_polling_s,
@@ -287,6 +287,13 @@ def build(at: Configuration, now: Callable[[], float] = clock.now) -> Daemon:
     return Daemon(
         at, coordinator, keeper, again, trims, own, recovering, door, reminder, lately, readiness, servers, over
     )
+
+
+def _why_stores_wait(standstill: Standstill, absence: Absence) -> str:
+    """Nothing is given out there that is not handed out here. Once the cluster was exported, who has it now writes
+    there: two would take away each other's files, and lay old heads over new ones.
+    """
+    return standstill.why or absence.unread or ("the cluster was exported" if standstill.moved is not None else "")
 
 
 def _recovering(at: Configuration, coordinator: Coordinator, servers: dict[str, Server]) -> Recovering | None:

@@ -2,12 +2,14 @@
 
 from collections.abc import Iterator
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import pytest
 import trio
 
 from coordinator.database.database import Database
+from coordinator.membership import moving
 from coordinator.replicas.generations import BLOCK
 from coordinator.storage import storage_records
 from coordinator.storage.published_tree import head_path
@@ -19,6 +21,7 @@ from snapshot.reasons import Rejected
 from tests.coordinator.daemon import Running, running
 from tests.coordinator.founding import Founded
 from tests.coordinator.test_absence import World, look, member, refresh_s
+from tests.coordinator.test_moving_api import export
 from tests.coordinator.test_run_replicas import second
 from tests.coordinator.test_storages import table, until
 from tests.fakes.s3 import S3, running_s3
@@ -185,3 +188,34 @@ async def test_of_a_store_that_is_another_ones_nothing_is_put_meanwhile(world: W
         await trio.sleep(0.5)
         assert generation_at(world.founded.folder) == 0
         world.find()
+
+
+async def test_from_where_the_cluster_was_exported_stores_are_left_alone(world: World) -> None:
+    """rules K24: heads are renewed for who asks, and whoever has the cluster now writes to the stores; unless that is
+    cancelled
+    """
+    folder = world.founded.folder
+    async with running(world.founded, now=world.now) as at:
+        await at.declare(STORE)
+        follower = await member(at)
+
+        async def has() -> bool:
+            return generation_at(folder) == follower.generation
+
+        await until(has)
+        before = follower.generation
+        await export(at)
+        world.passed_s = 1_000.0
+        at.daemon.coordinator.publisher.wake()
+        assert await follower.sync(wait=60, now=world.now())
+        for _ in range(14):  # the keeper looks each second
+            await trio.sleep(0.3)
+            assert generation_at(folder) == before < follower.generation
+        await trio.to_thread.run_sync(
+            partial(moving.cancel, at.daemon.coordinator.database, actor="root", now=world.now())
+        )
+        await at.daemon.keeper.look()
+        world.passed_s = 2_000.0
+        at.daemon.coordinator.publisher.wake()
+        assert await follower.sync(wait=60, now=world.now())
+        await until(has)
