@@ -223,6 +223,7 @@ COVERED: dict[str, list[tuple[str, Kind]]] = {
         ("kind: Site", Reads(resources)),
         ("[node]", Reads(relay_toml)),
         ("[node]", Reads(peer_toml)),
+        ("SCOPE ", Elsewhere("tests/holdfast/test_status_command.py", "PEER IS ASKED LAST WORKED BEHIND")),
         ("kind: Node", Elsewhere(SIBLINGS, '"kind: Node"')),
         ("[storage]", Elsewhere(SIBLINGS, '"[storage]"')),
         ("holdfast may validate_peers", Runs(before=whole_node, statuses={"holdfast may": 1})),
