@@ -12,6 +12,8 @@ often it comes (rules J42).
 import json
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
+from types import MappingProxyType
 
 from sqlalchemy import bindparam, delete, func, select, update
 
@@ -231,5 +233,7 @@ def _event_rows(batch: Sequence[ReceivedHeartbeat], now: float) -> list[dict[str
     return [{**row, "received_at": now} for row in rows]
 
 
-def _marks(text: str) -> dict[str, ReportedMark]:
-    return {scope: ReportedMark(*mark) for scope, mark in json.loads(text).items()}  # our own writing
+@lru_cache(maxsize=records.TEXTS_REMEMBERED)
+def _marks(text: str) -> Mapping[str, ReportedMark]:
+    """The same from one report of a node to the next, until it has something new."""
+    return MappingProxyType({scope: ReportedMark(*mark) for scope, mark in json.loads(text).items()})  # our own writing
