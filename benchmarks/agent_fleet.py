@@ -2,12 +2,12 @@
 
     python -m benchmarks.agent_fleet [NODES]
 
-A change that concerns every node is applied. Each node verifies its new head, fetches the document that it lists and
-verifies it whole, as an agent does, and keeps it in memory; what a store costs is in `benchmarks.store`. The nodes are
-one other process, so that on two cores it shares the machine with the coordinator alone. Each has nine scopes, and one
-of them changes for all, by a policy of one ring and no vote: what those add is measured by `benchmarks.changes`. Prints
-the seconds until active: from the operator's request, which is what people wait for; and from each node's own
-publication, when its document and its head are written.
+A change that concerns every node is applied. Each node verifies its new head, and whole the document that it lists,
+which comes beside the head or is fetched, as an agent does, and keeps it in memory; what a store costs is in
+`benchmarks.store`. The nodes are one other process, so that on two cores it shares the machine with the coordinator
+alone. Each has nine scopes, and one of them changes for all, by a policy of one ring and no vote: what those add is
+measured by `benchmarks.changes`. Prints the seconds until active: from the operator's request, which is what people
+wait for; and from each node's own publication, when its document and its head are written.
 """
 
 import json
@@ -31,6 +31,7 @@ from benchmarks.figures import note
 from coordinator.base import interpreter
 from coordinator.database import schema
 from coordinator.database.database import Database
+from snapshot import envelope
 from snapshot.container import ChunkParts
 from snapshot.envelope import SNAPSHOT
 from snapshot.identifiers import HEAD, format_time
@@ -40,6 +41,7 @@ from tests.coordinator.bundles import roots_of
 from tests.coordinator.daemon import running
 from tests.coordinator.founding import CLUSTER, Founded
 from tests.fakes.node import accepted
+from wire.head_answer import INLINE_BYTES, HeadAnswer
 from wire.messages import TrustList
 
 SCOPE = "degraded_mode_policy"
@@ -81,6 +83,8 @@ class Node:
     held: dict[str, str] = field(default_factory=dict)  # ids, by scope
     fetched: str = ""  # the scope that is asked for
     buffer: bytearray = field(default_factory=bytearray)
+    media_type: str = ""  # of the last answer
+    active_at: float = 0.0  # when it had verified the next version of the scope
     listed: dict[str, str] = field(default_factory=dict)
     asked: str = ""
     again_at: float | None = None
@@ -90,7 +94,9 @@ class Node:
         self.line.sendall(f"GET {target} HTTP/1.1\r\nhost: localhost\r\n\r\n".encode())
 
     def poll(self) -> None:
-        self.ask(f"/v1/head?generation={self.generation}&epoch={int(self.generation > 0)}&wait=300")
+        self.ask(
+            f"/v1/head?generation={self.generation}&epoch={int(self.generation > 0)}&wait=300&inline={INLINE_BYTES}"
+        )
 
     def answer(self) -> bytes | None:
         """A whole body, once it is there."""
@@ -109,6 +115,7 @@ class Node:
             self.again_at = time.time() + int(headers["retry-after"]) + random.uniform(0, 1)
             return None
         assert " 200 " in first, head
+        self.media_type = headers["content-type"]
         return body
 
     def take(self, body: bytes, kind: str) -> Verified:
@@ -118,10 +125,21 @@ class Node:
         self.holder = accepted(self.holder, verdict, kept)
         return verdict
 
+    def take_document(self, body: bytes) -> None:
+        taken = self.take(body, SNAPSHOT).envelope
+        self.held[taken.scope] = taken.snapshot_id
+        if taken.scope == SCOPE:
+            self.active_at = time.time()
+
     def follow_head(self, body: bytes) -> None:
-        head = self.take(body, HEAD)
+        said = HeadAnswer.parse(self.media_type, body)
+        head = self.take(said.head, HEAD)
         self.generation = head.envelope.config_version
         self.listed = {scope: head.head.scopes[scope].snapshot_id for scope in TAKEN if scope in head.head.scopes}
+        beside = {claimed_id(document): document for document in said.documents}
+        for id_ in self.listed.values():
+            if id_ in beside:
+                self.take_document(beside[id_])
         self.ask_for_next()
 
     def ask_for_next(self) -> None:
@@ -130,6 +148,10 @@ class Node:
             self.ask(f"/v1/documents/{self.listed[self.fetched]}")
         else:
             self.poll()
+
+
+def claimed_id(document: bytes) -> str:
+    return envelope.parse(ChunkParts([document]).opening().envelope, SNAPSHOT).snapshot_id
 
 
 def nodes_of(folder: Path, port: int, count: int) -> list[Node]:
@@ -156,6 +178,8 @@ def follow(nodes: list[Node]) -> tuple[dict[str, float], int]:
     times: dict[str, float] = {}
     for number in by_line:
         ready.register(number, EPOLLIN)
+    for node in nodes:
+        node.active_at = 0.0
     while len(times) < len(nodes):
         for node in nodes:
             if node.again_at is not None and node.again_at <= time.time():
@@ -167,12 +191,12 @@ def follow(nodes: list[Node]) -> tuple[dict[str, float], int]:
             if body is None:
                 continue
             if node.fetched:
-                node.held[node.fetched] = node.take(body, SNAPSHOT).envelope.snapshot_id
-                if node.fetched == SCOPE:
-                    times[node.node_id] = time.time()
+                node.take_document(body)
                 node.ask_for_next()
             else:
                 node.follow_head(body)
+            if node.active_at:
+                times[node.node_id] = node.active_at
     ready.close()
     return times, shed
 

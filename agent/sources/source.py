@@ -63,10 +63,11 @@ class DocumentPlace:
     file: str | None = None
 
 
-def head_place(node_id: str, held: tuple[int, int], wait_s: int) -> DocumentPlace:
-    """`held`: (authority_epoch, generation)."""
+def head_place(node_id: str, held: tuple[int, int], wait_s: int, inline: int = 0) -> DocumentPlace:
+    """`held`: (authority_epoch, generation). `inline`: bytes of documents that are taken beside it."""
     epoch, generation = held
-    route = path("v1", "head", generation=generation, epoch=epoch, wait=wait_s, protocol=PROTOCOL)
+    taken = {"inline": inline} if inline else {}
+    route = path("v1", "head", generation=generation, epoch=epoch, wait=wait_s, protocol=PROTOCOL, **taken)
     return DocumentPlace(route, path("heads", _file_name(node_id)))
 
 

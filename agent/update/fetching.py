@@ -41,6 +41,7 @@ from agent.state.own_bounds import QUARANTINED, QUARANTINED_STEP, QUARANTINED_WO
 from agent.state.plan import WantedScope, version_of
 from agent.state.reaction import REACTION, Reaction
 from agent.update.admission import PREPARED, Admission, AskedDocument, Candidate, Verdict
+from agent.update.came_along import CameAlong
 from agent.update.download import NotListedError, most_bytes
 from agent.update.own_standing import ask_by_standing
 from agent.update.patience import Patience
@@ -88,6 +89,7 @@ class Fetching:
     admission: Admission
     trust: TrustChain
     patience: Patience = field(init=False)
+    came_along: CameAlong = field(default_factory=CameAlong)
     keep_for_others: Callable[[Pending, Envelope], Awaitable[None]] = _keep_nothing
 
     def __post_init__(self) -> None:
@@ -107,6 +109,8 @@ class Fetching:
             holder = replace(holder, recoveries=self.node.holdings.kept.recoveries)
         elif wanted.candidate is None and (prepared := await self._take_prepared(wanted, holder)) is not None:
             return prepared
+        if (along := await self._take_along(wanted, holder)) is not None:
+            return along
         for source in self.sources.in_order_for(wanted.scope):
             found = await self._ask(source, wanted, holder)
             if isinstance(found, Candidate | FetchOutcome):
@@ -132,6 +136,26 @@ class Fetching:
             is_final = REACTION[refused.reason] in (Reaction.GIVE_UP, Reaction.ALARM)
             return FetchOutcome.GIVEN_UP if is_final else None
         return verdict if isinstance(verdict, Candidate) else FetchOutcome.SETTLED
+
+    async def _take_along(self, wanted: WantedScope, holder: VerifierState) -> Candidate | FetchOutcome | None:
+        """What came with the head, by the same path as what is fetched. None: it is fetched, also where this one is not
+        taken; what a source then gives is what counts.
+        """
+        found = self.came_along.take(wanted.listed.snapshot_id)
+        if found is None:
+            return None
+        whole = AskedDocument(SNAPSHOT, found.source, wanted.scope, wanted.is_met_by, wanted.listed, wanted.candidate)
+        try:
+            verdict = await self.admission.receive(Chunks(found.container), whole, holder)
+        except OwnRefusalError:
+            return FetchOutcome.GIVEN_UP
+        except (Rejected, NotListedError):
+            return None
+        self.node.counters.add("documents_came_along")
+        if not isinstance(verdict, Candidate):
+            return FetchOutcome.SETTLED
+        await self.keep_for_others(verdict.slot, verdict.verified.envelope)
+        return verdict
 
     async def _ask(self, source: Source, wanted: WantedScope, holder: VerifierState) -> Candidate | FetchOutcome | None:
         """None: the next source is asked. An increment that does not do is followed by the whole, at once; but from a

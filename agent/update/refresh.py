@@ -18,7 +18,9 @@ from snapshot.reasons import Rejected
 from store.base.errors import StoreError
 from wire.backoff import LEAST_S
 from wire.client import ClientError, Reply
+from wire.head_answer import INLINE_BYTES, HeadAnswer
 from wire.logs import log
+from wire.strict_json import BadMessageError
 
 HEAD_BYTES = 5 << 20
 NO_SOURCE_S = 1.0
@@ -52,7 +54,7 @@ class Refresh:
             news = await self._took(await self._head(source), source)
         except ClientError as error:
             self._note_failure(source, error)
-        except (Rejected, NotListedError) as refused:
+        except (Rejected, NotListedError, BadMessageError) as refused:
             self._note_refusal(source, str(refused))
         except StoreError as error:
             log.warning("head not taken", fault=error.fault, detail=error.detail)
@@ -69,12 +71,13 @@ class Refresh:
     async def _head(self, source: Source) -> Reply:
         settings = self.node.settings
         wait_s = settings.intervals.poll_wait_s
-        place = head_place(settings.node.node_id, self.node.holdings.held_head, wait_s)
+        inline = INLINE_BYTES if source.kind is Kind.COORDINATOR else 0
+        place = head_place(settings.node.node_id, self.node.holdings.held_head, wait_s, inline)
         return await source.fetch(place, wait_s=wait_s, limit=HEAD_BYTES)
 
     async def _took(self, answer: Reply, source: Source) -> bool:
         """Whether it was news."""
-        news = answer.status == NEWS and await self.update.accept_head(answer.body, source)
+        news = answer.status == NEWS and await self._accept(answer, source)
         self.node.counters.add("heads_taken", int(news))
         if self.showing.is_asked(answer, source):  # it knows less than we do, so it confirms nothing
             await self.showing.show(source)
@@ -85,6 +88,12 @@ class Refresh:
             await self.node.note_check_in()
             await self.sources.note_answer(source)
         return news
+
+    async def _accept(self, answer: Reply, source: Source) -> bool:
+        """What comes with the head is there before its round begins, and until the next answer."""
+        said = HeadAnswer.parse(answer.headers.get("content-type", ""), answer.body)
+        self.update.fetching.came_along.replace(said.documents, source)
+        return await self.update.accept_head(said.head, source)
 
     def _note_failure(self, source: Source, error: ClientError) -> None:
         self.node.counters.add("head_requests_failed")

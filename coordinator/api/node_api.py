@@ -30,6 +30,7 @@ from coordinator.runtime.context import UNAVAILABLE_S, Coordinator, to_peer, una
 from coordinator.trust import restored_backup
 from snapshot import container
 from snapshot.identifiers import HEAD, MAX_INTEGER, is_id, parse_scope
+from wire.head_answer import INLINE_BYTES, HeadAnswer
 from wire.limits import Tally
 from wire.logs import log
 from wire.messages import JoinGrant, JoinNonce, TrustList
@@ -170,12 +171,20 @@ class NodeApi:
         if peer.state is PinState.ACTIVE:
             self._at.seen.note(peer.node_id)
         wait_s = request.query_integer("wait", 0, 0, MOST_WAIT_S)
+        inline = request.query_integer("inline", 0, 0, MAX_INTEGER)
         news = await self._newer(request, peer, held, wait_s if peer.state is PinState.ACTIVE else 0)
         if news is not None and news.pair > held:
-            return Response(200, [DOCUMENT, self._issuer()], news.container)
+            return self._answer_with_head(peer, news, held, min(inline, INLINE_BYTES))
         if peer.state is not PinState.ACTIVE:  # it has been told by the head that names it
             raise HttpError(403, peer.state.value, "refused")
         return Response(204, [self._issuer(), *([PROVE] if news is not None and held > news.pair else [])])
+
+    def _answer_with_head(self, peer: TlsPeer, news: News, held: Pair, inline: int) -> Response:
+        """With what it names anew beside it, as far as that is at hand and the node takes so much."""
+        at_hand = self._at.publisher.handouts
+        documents = at_hand.beside(news, held[1], inline) if peer.state is PinState.ACTIVE else ()
+        answer = HeadAnswer(news.container, documents)
+        return Response(200, [("content-type", answer.media_type), self._issuer()], answer.to_bytes())
 
     async def proof(self, request: Request) -> Response:
         """The head that a node holds and that is above our record: is it ours, then we were restored (rules K41)."""

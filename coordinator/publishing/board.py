@@ -17,7 +17,8 @@ MOST_HEADS = 20_000
 @dataclass(frozen=True, slots=True)
 class News:
     """A head, ready to be sent, and the ids of what it lists and announces. `refresh_after` in Unix seconds. `first`:
-    the head in the database, where this one is that one signed again (replicas/signed_again.py).
+    the head in the database, where this one is that one signed again (replicas/signed_again.py). `new`: what it names
+    and the head of generation `follows` did not, where this process has published it.
     """
 
     pair: Pair
@@ -25,6 +26,8 @@ class News:
     refresh_after: int = 0
     names: frozenset[str] = frozenset()
     first: "News | None" = None
+    follows: int = 0
+    new: tuple[str, ...] = ()
 
     @property
     def base(self) -> Pair:

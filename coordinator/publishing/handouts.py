@@ -14,8 +14,10 @@ from collections.abc import Iterable
 
 from coordinator.database.documents import Document, container_of
 from coordinator.publishing.board import News
+from wire.head_answer import INLINE_DOCUMENTS
 
 DOCUMENT_BYTES = 64 << 10  # of larger ones a reading is the smaller part
+BESIDE_BYTES = 4_096  # of a larger one an increment may be much less, and a node that has the base asks for that
 MOST_BYTES = 32 << 20
 ASIDE_BYTES = 1_024  # about so much has each beside its own
 
@@ -44,6 +46,18 @@ class Handouts:
         sent = found if isinstance(found, bytes) else container_of(found)
         self._kept[snapshot_id] = sent, size
         return sent
+
+    def beside(self, news: News, held: int, most: int) -> tuple[bytes, ...]:
+        """What the head names anew, for a node that holds the one before it: of generation `held`. As many as are at
+        hand, are small, and of `most` bytes together; what is left the node asks for.
+        """
+        found: list[bytes] = []
+        for snapshot_id in news.new if news.follows == held else ():
+            sent = self.find(snapshot_id, news)
+            if sent is not None and len(sent) <= min(most, BESIDE_BYTES) and len(found) < INLINE_DOCUMENTS:
+                found.append(sent)
+                most -= len(sent)
+        return tuple(found)
 
     def _keep(self, document: Document) -> None:
         size = ASIDE_BYTES + len(document.envelope) + len(document.manifest) + sum(map(len, document.section_bytes))

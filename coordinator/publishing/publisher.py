@@ -34,7 +34,7 @@ Rejected:
 
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import trio
 from sqlalchemy.exc import SQLAlchemyError
@@ -284,7 +284,9 @@ class Publisher:
             self._backlog.note_published(draft)
             self.handouts.keep(publication.documents)
             listed = (*publication.listing.values(), *publication.candidates.values())
-            self._board.announce(publication.node_id, news_of(publication.head, publication.refresh_after, listed))
+            news = news_of(publication.head, publication.refresh_after, listed)
+            new = tuple(document.entry.snapshot_id for document in draft.new)
+            self._board.announce(publication.node_id, replace(news, follows=publication.based_on.published, new=new))
         self.health.published_documents += len(documents)
 
 

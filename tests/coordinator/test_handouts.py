@@ -4,7 +4,8 @@ from dataclasses import replace
 
 from coordinator.database.documents import Document, StoredObject, container_of
 from coordinator.publishing.board import News
-from coordinator.publishing.handouts import ASIDE_BYTES, DOCUMENT_BYTES, Handouts
+from coordinator.publishing.handouts import ASIDE_BYTES, BESIDE_BYTES, DOCUMENT_BYTES, Handouts
+from wire.head_answer import INLINE_DOCUMENTS
 
 SMALL = Document(
     snapshot_id="a", kind="snapshot", subject="*", scope="route_policy", authority_epoch=1, config_version=1,
@@ -43,3 +44,24 @@ def test_of_more_than_there_is_room_for_those_asked_for_last_stay() -> None:
     assert kept.find("a", news("a")) is not None
     kept.keep([replace(SMALL, snapshot_id="d"), SMALL])
     assert [name for name in "abcd" if kept.find(name, news(name)) is not None] == ["a", "c", "d"]
+
+
+def test_what_a_head_names_anew_goes_with_it_to_who_holds_the_one_before_it() -> None:
+    """protocol 1: and nothing that it does not name, whatever is said to be new"""
+    kept = Handouts()
+    kept.keep([SMALL, replace(SMALL, snapshot_id="b"), replace(SMALL, snapshot_id="c")])
+    of_a = replace(news("a", "b", "lost"), follows=4, new=("a", "c", "lost"))
+    assert kept.beside(of_a, 4, 1000) == (container_of(SMALL),)
+    assert kept.beside(of_a, 3, 1000) == kept.beside(of_a, 0, 1000) == ()
+    kept.keep([replace(SMALL, snapshot_id="large", sections=(bytes(BESIDE_BYTES),))])
+    assert kept.beside(replace(news("large"), new=("large",)), 0, 1 << 20) == (), "an increment may be much less"
+    assert kept.beside(news("a"), 0, 1000) == (), "of a head that was read again nobody knows what is new"
+
+
+def test_beside_a_head_there_are_as_many_as_there_is_room_for() -> None:
+    kept, names = Handouts(), tuple(f"d{number}" for number in range(INLINE_DOCUMENTS + 1))
+    kept.keep(replace(SMALL, snapshot_id=name) for name in names)
+    whole, size = replace(news(*names), new=names), len(container_of(SMALL))
+    assert len(kept.beside(whole, 0, 1 << 20)) == INLINE_DOCUMENTS
+    assert len(kept.beside(whole, 0, 2 * size)) == 2
+    assert kept.beside(whole, 0, size - 1) == kept.beside(whole, 0, 0) == ()

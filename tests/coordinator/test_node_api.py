@@ -13,6 +13,8 @@ from coordinator.api.node_api import PROOFS_PER_MINUTE, REPORTS_PER_MINUTE, WHOL
 from coordinator.database import documents, schema, uploads
 from coordinator.database.documents import StoredObject, container_of
 from coordinator.declared import contents
+from snapshot import envelope
+from snapshot.container import ChunkParts
 from snapshot.identifiers import format_time
 from tests.coordinator import reports
 from tests.coordinator.daemon import Follower, TlsNode, refusal, running
@@ -20,6 +22,7 @@ from tests.coordinator.founding import Founded
 from tests.fakes.binary import random_bytes
 from wire import messages
 from wire.client import Call, ClientError, ClientFault
+from wire.head_answer import HeadAnswer
 
 STATE = """
 kind: Node
@@ -36,6 +39,10 @@ spec: {allow: [continue_services]}
 def founded(tmp_path: Path, database_url: str) -> Founded:
     """On SQLite and on PostgreSQL."""
     return Founded(tmp_path, database_url, settings="joins_per_minute = 1000")
+
+
+def _id_of(document: bytes) -> str:
+    return envelope.parse(ChunkParts([document]).opening().envelope, "snapshot").snapshot_id
 
 
 def report(node: TlsNode, **other: object) -> bytes:
@@ -285,6 +292,30 @@ async def test_a_long_poll_is_answered_by_the_next_publication(founded: Founded)
             await at.declare(STATE)
         assert follower.holder.roles == {"core_mesh"}
         assert "degraded_mode_policy" in follower.holder.active
+
+
+async def test_small_documents_come_with_the_head_for_who_asks_for_them(founded: Founded) -> None:
+    """protocol 1, rules L17: what the head lists anew, to who holds the one before it, within what it takes"""
+    async with running(founded) as at:
+        follower = Follower(await at.admit("node-a"))
+        await follower.sync()
+        held = follower.generation
+        await at.declare(STATE)
+        target = f"/v1/head?generation={held}&epoch=1&wait=9"
+        answer = await follower.node.get(f"{target}&inline={1 << 30}", wait_s=9)
+        said = HeadAnswer.parse(answer.headers["content-type"], answer.body)
+        assert answer.headers["content-type"] == "application/vnd.holdfast.documents"
+        head = follower.take(said.head, "head").head
+        brought = set(map(_id_of, said.documents))
+        assert brought and brought <= {listed.snapshot_id for listed in head.scopes.values()}
+        for each in said.documents:
+            assert (await follower.node.get(f"/v1/documents/{_id_of(each)}")).body == each
+        for more in ("", "&inline=0", "&inline=10"):
+            alone = await follower.node.get(f"{target}{more}")
+            assert (alone.headers["content-type"], alone.body) == ("application/vnd.holdfast.document", said.head)
+        behind = await follower.node.get("/v1/head?generation=0&epoch=0&inline=32768")
+        assert behind.body == said.head, "whoever holds another head than the one before it asks by itself"
+        assert await refusal(follower.node.get(f"{target}&inline=-1")) == "bad_request"
 
 
 async def test_without_news_the_poll_ends_and_the_head_stays(founded: Founded) -> None:

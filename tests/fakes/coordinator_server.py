@@ -85,6 +85,7 @@ class CoordinatorServer:
     proof_code: str = ""  # the refusal of every proof; `not_ready` is a 503
     hang: str = ""  # a document's path, or "GET /v1/head", "POST /v1/head", is not answered while it stands here
     spoil: Spoil = lambda _, data: data
+    beside: Callable[[bytes], tuple[str, bytes]] | None = None  # type and bytes of a head's answer, where asked for
     instead: Callable[[str, bytes], Response] | None = None
     authority: KeyPair | None = None
     pins: PinTable = field(default_factory=PinTable)
@@ -316,6 +317,9 @@ class CoordinatorServer:
         self._met(request)
         if not self.head or self._generation <= held:
             return Response(204)
+        if self.beside is not None and request.query_integer("inline", 0, 0, 2**53):
+            media_type, data = self.beside(self.head)
+            return Response(200, [("content-type", media_type)], data)
         return self._answer(request, self.head)
 
     async def _proof(self, request: Request) -> Response:

@@ -152,7 +152,9 @@ class Fleet:
         return {name for name in self.nodes if host.encode() in self.routes(name)}
 
     def fetched(self) -> int:
-        return sum(node.counters.all().get("documents_asked_for", 0) for node in self.nodes.values())
+        """By a request, or with a head."""
+        ways = ("documents_asked_for", "documents_came_along")
+        return sum(node.counters.all().get(way, 0) for node in self.nodes.values() for way in ways)
 
 
 @pytest.fixture

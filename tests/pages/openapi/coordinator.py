@@ -70,8 +70,11 @@ OPERATIONS = {
             query("generation", COUNT, "Its generation; 0 for none."),
             query("wait", {"type": "integer", "minimum": 0, "maximum": 300}, "Seconds to hold the request."),
             query("protocol", COUNT, "The version of the protocol; 1 where it is left out. Another: 400."),
+            query("inline", COUNT, "Bytes of documents that the caller takes beside the head; 0 where it is left out."),
         ),
-        description="A long poll. A revoked node is given the head that says so, and then 403.",
+        description="A long poll. With `inline` the answer may be of type application/vnd.holdfast.documents: the head,"
+        " and documents that it lists anew, each after its length (protocol.md 1). A revoked node is given the head"
+        " that says so, and then 403.",
     ),
     ("POST", "/v1/head"): Operation(
         "Prove which head the node holds",
