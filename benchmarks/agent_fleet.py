@@ -41,8 +41,7 @@ from tests.coordinator.bundles import roots_of
 from tests.coordinator.daemon import running
 from tests.coordinator.founding import CLUSTER, Founded
 from tests.fakes.node import accepted
-from wire.head_answer import INLINE_BYTES, HeadAnswer
-from wire.messages import TrustList
+from wire.messages import INLINE_BYTES, HeadAnswer, TrustList
 
 SCOPE = "degraded_mode_policy"
 AT_ONCE = """

@@ -1,4 +1,4 @@
-"""Small documents that came with the newest head, until they are wanted or the next answer comes (wire/head_answer.py).
+"""Small documents that came with the newest head, until they are wanted or the next answer comes (wire/messages.py).
 
 They are known by the id that each says of itself, before anybody has vouched for it: that decides only which one is
 looked at in place of a request. What is looked at is then received and verified as if it had been fetched. What no head

@@ -18,8 +18,8 @@ from snapshot.reasons import Rejected
 from store.base.errors import StoreError
 from wire.backoff import LEAST_S
 from wire.client import ClientError, Reply
-from wire.head_answer import INLINE_BYTES, HeadAnswer
 from wire.logs import log
+from wire.messages import INLINE_BYTES, HeadAnswer
 from wire.strict_json import BadMessageError
 
 HEAD_BYTES = 5 << 20

@@ -30,10 +30,9 @@ from coordinator.runtime.context import UNAVAILABLE_S, Coordinator, to_peer, una
 from coordinator.trust import restored_backup
 from snapshot import container
 from snapshot.identifiers import HEAD, MAX_INTEGER, is_id, parse_scope
-from wire.head_answer import INLINE_BYTES, HeadAnswer
 from wire.limits import Tally
 from wire.logs import log
-from wire.messages import JoinGrant, JoinNonce, TrustList
+from wire.messages import INLINE_BYTES, HeadAnswer, JoinGrant, JoinNonce, TrustList
 from wire.peer import Peer, PinState, TlsPeer, UnixPeer
 from wire.request import JSON, HttpError, Request, Response
 from wire.routes import Handler, HttpRoute, Routes

@@ -14,7 +14,7 @@ from collections.abc import Iterable
 
 from coordinator.database.documents import Document, container_of
 from coordinator.publishing.board import News
-from wire.head_answer import INLINE_DOCUMENTS
+from wire.messages import INLINE_DOCUMENTS
 
 DOCUMENT_BYTES = 64 << 10  # of larger ones a reading is the smaller part
 BESIDE_BYTES = 4_096  # of a larger one an increment may be much less, and a node that has the base asks for that

@@ -6,7 +6,7 @@ from agent.update.came_along import CameAlong
 from tests.agent.bench import bench
 from tests.fakes.damage import flipped
 from tests.journeys.lab import ROUTES
-from wire.head_answer import HeadAnswer
+from wire.messages import HeadAnswer
 
 
 @pytest.fixture

@@ -5,7 +5,7 @@ from dataclasses import replace
 from coordinator.database.documents import Document, StoredObject, container_of
 from coordinator.publishing.board import News
 from coordinator.publishing.handouts import ASIDE_BYTES, BESIDE_BYTES, DOCUMENT_BYTES, Handouts
-from wire.head_answer import INLINE_DOCUMENTS
+from wire.messages import INLINE_DOCUMENTS
 
 SMALL = Document(
     snapshot_id="a", kind="snapshot", subject="*", scope="route_policy", authority_epoch=1, config_version=1,

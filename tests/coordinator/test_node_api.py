@@ -22,7 +22,7 @@ from tests.coordinator.founding import Founded
 from tests.fakes.binary import random_bytes
 from wire import messages
 from wire.client import Call, ClientError, ClientFault
-from wire.head_answer import HeadAnswer
+from wire.messages import HeadAnswer
 
 STATE = """
 kind: Node

@@ -1,4 +1,4 @@
-"""A head and the documents beside it, as they are sent (head_answer.py; protocol 1)."""
+"""A head and the documents beside it, as they are sent (wire/messages.py; protocol 1)."""
 
 import pytest
 from hypothesis import given
@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from snapshot import container
 from tests.examples import examples
-from wire.head_answer import INLINE_BYTES, INLINE_DOCUMENTS, MEDIA_TYPE, HeadAnswer
+from wire.messages import DOCUMENTS_TYPE, INLINE_BYTES, INLINE_DOCUMENTS, HeadAnswer
 from wire.strict_json import BadMessageError
 
 SOME = HeadAnswer(b"head", (b"one", b"two"))
@@ -49,14 +49,14 @@ def test_what_is_written_is_read(head: bytes, documents: list[bytes]) -> None:
 def test_what_is_out_of_form_is_no_answer(data: bytes) -> None:
     """rules K53"""
     with pytest.raises(BadMessageError):
-        HeadAnswer.parse(MEDIA_TYPE, data)
+        HeadAnswer.parse(DOCUMENTS_TYPE, data)
 
 
 @given(st.binary(max_size=64))
 @examples(200)
 def test_any_bytes_are_an_answer_or_none(data: bytes) -> None:
     try:
-        made = HeadAnswer.parse(MEDIA_TYPE, data)
+        made = HeadAnswer.parse(DOCUMENTS_TYPE, data)
     except BadMessageError:
         return
     assert HeadAnswer.parse(made.media_type, made.to_bytes()) == made
