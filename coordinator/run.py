@@ -157,7 +157,7 @@ class Daemon:
             log.info("serving", **vars(ports))
             if not self.coordinator.settings.guarded_changes:
                 log.warning("changes are not guarded: guarded_changes is false, an apply reaches all nodes at once")
-            if self.coordinator.database.history is None:
+            if self.coordinator.database.history is None and not self.coordinator.standstill.history:
                 log.warning(f"what is changed is not proven: this cluster has no signed history ({history.BEGIN})")
             task_status.started(ports)
             await self._wait_for_end(signals)

@@ -5,12 +5,13 @@ from pathlib import Path
 
 import click
 
+from coordinator.base.refusal import Code, Refused
 from coordinator.setup import configuration
 from coordinator.setup.configuration import CREDENTIAL, DEFAULT_PATH
 from holdfast.ctl import output
 from holdfast.ctl.machine import with_a_coordinators_libraries
 from holdfast.ctl.signing import ca_passphrase, passphrase_option
-from holdfast.ctl.socket import REFUSED, CoordinatorClient, Failed, asks_the_coordinator, confirm
+from holdfast.ctl.socket import CoordinatorClient, asks_the_coordinator, confirm
 from holdfast.ctl.trust import new_passphrase
 from holdfast.terminal.clock import wall_clock
 from holdfast.terminal.shown import say
@@ -96,7 +97,8 @@ def use(
     at = configuration.load(path)
     for name in (at.certificate, at.key):
         if name.startswith(CREDENTIAL):
-            raise Failed(f"{name}: it comes from the service manager; renew it where that has it from", REFUSED)
+            remedy = "renew it where that has it from"
+            raise Refused(Code.CONFLICT, f"{name} comes from the service manager", remedy=remedy)
     exchange = asked.get(AuthorityExchange, "coordinators", "ca")
     if place is None:
         authority = _derive(exchange, at.keys_directory)
@@ -158,16 +160,13 @@ def _must_be_believed(exchange: AuthorityExchange, authority: str, *, despite_un
     if despite_unconfirmed:
         return
     if standings.get(authority, "other") == "other":
-        raise Failed(f"nodes are not told of {authority}: first holdfastctl coordinators ca begin", REFUSED)
+        remedy = "first: holdfastctl coordinators ca begin"
+        raise Refused(Code.CONFLICT, f"nodes are not told of {authority}", remedy=remedy)
     if standings[authority] == "next" and exchange.unconfirmed:
         waiting = [f"{member.node_id}: {member.why}" for member in exchange.unconfirmed]
-        raise Failed(
-            f"{len(waiting)} of {exchange.members} members would reach this coordinator no more; wait for them, bring "
-            "them their documents as files, take them out, or: --despite-unconfirmed",
-            REFUSED,
-            code="ca_in_use",
-            more=waiting[:20],
-        )
+        detail = f"{len(waiting)} of {exchange.members} members would reach this coordinator no more"
+        remedy = "wait for them, bring them their documents as files, take them out, or: --despite-unconfirmed"
+        raise Refused(Code.CA_IN_USE, detail, remedy=remedy, lines=waiting[:20])
 
 
 def _make_own(place: Path, days: int, *, encrypt: bool, passphrase_files: tuple[Path, ...]) -> bytes:
@@ -193,7 +192,8 @@ def _derive(exchange: AuthorityExchange, keys: Path) -> KeyPair:
             pem = der_to_pem(listed.certificate)
             if listed.standing == standing and (found := derived_authority.open_authority(seed, pem)):
                 return found
-    raise Failed(f"no CA that is listed follows from a seed in {keys}; name its directory: {USE} --ca", REFUSED)
+    remedy = f"name its directory: {USE} --ca"
+    raise Refused(Code.CONFLICT, f"no CA that is listed follows from a seed in {keys}", remedy=remedy)
 
 
 def _der(file: Path) -> bytes:

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import click
 
+from coordinator.base.refusal import Code, Refused
 from coordinator.keys import keystore
 from coordinator.setup import configuration
 from coordinator.setup.configuration import CREDENTIAL, DEFAULT_PATH
@@ -30,9 +31,7 @@ from holdfast.ctl.signing import (
 )
 from holdfast.ctl.socket import (
     DIFFERENT,
-    REFUSED,
     CoordinatorClient,
-    Failed,
     asks_the_coordinator,
     confirm,
     says_what_is_wrong,
@@ -168,7 +167,8 @@ def certificate(
     at = configuration.load(path)
     for name in (at.certificate, at.key):
         if name.startswith(CREDENTIAL):
-            raise Failed(f"{name}: it comes from the service manager; renew it where that has it from", REFUSED)
+            remedy = "renew it where that has it from"
+            raise Refused(Code.CONFLICT, f"{name} comes from the service manager", remedy=remedy)
     files = Path(at.certificate), Path(at.key)
     place = ca or files[0].parent
     authority = None if ca else derived_authority.beside(place, seeds.load(at.keys_directory, os.environ))
@@ -177,7 +177,8 @@ def certificate(
         authority = server_certificate.authority_in(place, passphrase, beside=files[0].parent)
     present = files[0].with_name(server_certificate.AUTHORITY)
     if present.is_file() and pem_to_der(present.read_bytes()) != authority.der:
-        raise Failed(f"{place} holds another CA than {present}: holdfastctl coordinators ca use --ca {place}", REFUSED)
+        remedy = f"holdfastctl coordinators ca use --ca {place}"
+        raise Refused(Code.CONFLICT, f"{place} holds another CA than {present}", remedy=remedy)
     made = server_certificate.renew(*files, authority, hosts, wall_clock())
     answer = {
         "certificate": str(files[0]),
@@ -247,7 +248,7 @@ def _read_names(given: tuple[str, ...]) -> dict[str, str]:
     for text in given:
         name, _, pinned = text.partition("=")
         if name in found:
-            raise Failed(f"{name} is named twice", REFUSED)
+            raise Refused(Code.BAD_REQUEST, f"{name} is named twice", remedy="name each once")
         found[name] = pinned
     return found
 

@@ -5,11 +5,10 @@ from pathlib import Path
 
 import click
 
-from coordinator.base.refusal import Refused
 from coordinator.declared.resources import InvalidResources
 from holdfast.ctl import output
 from holdfast.ctl.apply import FILES_HELP, read
-from holdfast.ctl.socket import NOT_FOUND, REFUSED, CoordinatorClient, Failed, asks_the_coordinator
+from holdfast.ctl.socket import REFUSED, CoordinatorClient, Failed, asks_the_coordinator
 from holdfast.terminal import durations
 from holdfast.terminal.clock import wall_clock
 from holdfast.terminal.durations import in_words
@@ -76,8 +75,6 @@ def _by_files(places: tuple[Path, ...], lasts_s: int, restart_s: int | None, nod
     except InvalidResources as invalid:
         first = f"{invalid.code}: {len(invalid.problems)} problems"
         raise Failed(first, REFUSED, code=invalid.code, more=invalid.problems) from None
-    except Refused as refused:
-        raise Failed(f"{refused.detail}; {refused.remedy}", NOT_FOUND, code=refused.code) from None
     return OutageDrill(span.began, span.lasts_s, span.restart_s, tuple(nodes))
 
 

@@ -16,7 +16,7 @@ from coordinator.keys.seed_share import SeedShare
 from coordinator.keys.signing_key import SigningKey, UnusableKeyError
 from coordinator.trust import coordinator_set
 from holdfast.ctl.signing import Signing, ask_passphrase, bundle_options, describe, finish, passphrase_option
-from holdfast.ctl.socket import REFUSED, CoordinatorClient, Failed, asks_the_coordinator, confirm, says_what_is_wrong
+from holdfast.ctl.socket import CoordinatorClient, asks_the_coordinator, confirm, says_what_is_wrong
 from holdfast.ctl.trust import in_json, new_passphrase
 from holdfast.terminal.shown import say, say_json
 from snapshot.identifiers import is_id
@@ -42,9 +42,10 @@ def owner_key_(out: Path, owner: str | None, encrypt: bool, passphrase_files: tu
     """
     name, public, is_new = owner or out.stem, out.with_suffix(PUBLIC), not out.exists()
     if not is_id(name):
-        raise Failed(f"{name!r} is no id of an owner; use a-z 0-9 . _ -: --owner alice", REFUSED)
+        raise Refused(Code.BAD_REQUEST, f"{name!r} is no id of an owner", remedy="use a-z 0-9 . _ -: --owner alice")
     if out.suffix == PUBLIC or public.exists():
-        raise Failed(f"{public} is there already, or is the private key's own name; move it away first", REFUSED)
+        detail = f"{public} is there already, or is the private key's own name"
+        raise Refused(Code.CONFLICT, detail, remedy="move it away first")
     made = _new_key(out, encrypt, passphrase_files) if is_new else _key_there(out, encrypt, passphrase_files)
     atomic_files.replace_file(public, made.public_file(name), 0o644)
     if as_json:
@@ -137,11 +138,12 @@ def _new_key(path: Path, encrypt: bool, passphrase_files: tuple[Path, ...]) -> O
 def _key_there(path: Path, encrypt: bool, passphrase_files: tuple[Path, ...]) -> OwnerKey:
     """Of a file whose public half was not written any more, or is lost."""
     if encrypt and not keystore.is_encrypted(path):
-        raise Failed(f"{path} is there already, and is not encrypted; move it away first, or leave --encrypt", REFUSED)
+        detail = f"{path} is there already, and is not encrypted"
+        raise Refused(Code.CONFLICT, detail, remedy="move it away first, or leave --encrypt")
     try:
         return OwnerKey.of(_open_key(path, passphrase_files))
     except UnusableKeyError as error:
-        raise Failed(f"{error}; or, if it was cut off, move it away and repeat", REFUSED) from None
+        raise Refused(Code.BAD_KEY, str(error), remedy="or, if it was cut off, move it away and repeat") from None
 
 
 def _open_key(path: Path, passphrase_files: Sequence[Path]) -> SigningKey:
@@ -162,7 +164,7 @@ def owners_by_name(files: Sequence[Path]) -> dict[str, str]:
     """The same, as a set of coordinators has them. Refused for a name that two have."""
     found = read_owners(files)
     if len({owner.owner for owner in found}) != len(found):
-        raise Failed("an owner of a share is named twice; give each a name of its own", REFUSED)
+        raise Refused(Code.BAD_REQUEST, "an owner of a share is named twice", remedy="give each a name of its own")
     return {owner.owner: owner.key for owner in found}
 
 

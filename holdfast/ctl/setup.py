@@ -27,7 +27,7 @@ from coordinator.setup.prepare import PreparedCoordinator, PrepareRequest
 from holdfast.ctl import output
 from holdfast.ctl.machine import AMONG_COORDINATORS
 from holdfast.ctl.owners import read_owners
-from holdfast.ctl.socket import REFUSED, UNANSWERED, Failed
+from holdfast.ctl.socket import UNANSWERED, Failed
 from holdfast.ctl.trust import new_passphrase
 from holdfast.terminal.clock import wall_clock
 from holdfast.terminal.shown import say, say_json
@@ -119,7 +119,7 @@ def telling_of_the_database() -> Iterator[None]:
     try:
         yield
     except ArgumentError:
-        raise Failed("--database is no database URL; nothing was changed", REFUSED) from None
+        raise Refused(Code.BAD_REQUEST, "--database is no database URL", remedy="nothing was changed") from None
     except SQLAlchemyError as error:
         remedy = "look at --database and at its server; nothing was changed"
         raise Failed(f"the database does not answer: {line_of(error)}; {remedy}", UNANSWERED) from None
@@ -198,7 +198,8 @@ def would_start(text: str) -> None:
     except Refused as refused:
         options = "--listen, --listen-join, --listen-probes, --admin-socket, --listen-admin, --listen-coordinators"
         remedy = f"correct the options: {options}, paths without quotes"
-        raise Failed(f"the coordinator would refuse its configuration: {refused.detail}; {remedy}", REFUSED) from None
+        detail = f"the coordinator would refuse its configuration: {refused.detail}"
+        raise Refused(refused.code, detail, remedy=remedy) from None
 
 
 def agrees(path: Path, wanted: str) -> None:
@@ -210,7 +211,7 @@ def agrees(path: Path, wanted: str) -> None:
         here, there = getattr(ours, name), getattr(theirs, name)
         if here != there:
             remedy = f"let the options say the same, or move {path} away"
-            raise Failed(f"{path} says {name} {there}, but this would be {here}; {remedy}", REFUSED)
+            raise Refused(Code.CONFLICT, f"{path} says {name} {there}, but this would be {here}", remedy=remedy)
 
 
 def say_made(made: Any, given: dict[str, object], render: Callable[[Any], None]) -> None:  # noqa: ANN401 - either's Made

@@ -12,12 +12,13 @@ from pathlib import Path
 
 import click
 
+from coordinator.base.refusal import Code, Refused
 from coordinator.keys import keystore
 from coordinator.keys.signing_key import SigningKey
 from coordinator.trust import coordinator_set, signing_requests
 from coordinator.trust.coordinator_set import CoordinatorSet
 from coordinator.trust.signing_requests import SigningRequest
-from holdfast.ctl.socket import REFUSED, UNCONFIRMED, CoordinatorClient, Failed, confirm
+from holdfast.ctl.socket import UNCONFIRMED, CoordinatorClient, Failed, confirm
 from holdfast.terminal.shown import say, shown
 from snapshot.bundle import CONFIG
 from snapshot.envelope import RECOVERY
@@ -33,6 +34,14 @@ from wire.operators.trust_messages import (
 
 FILE_SUFFIX = ".request.json"
 IMPORT, COMMIT = "holdfastctl trust import", "holdfastctl coordinators commit"
+
+_HOW_OTHERS_GET_IT = (
+    "  The others fetch it by themselves, within half a minute; until then they are not ready:",
+    "    holdfastctl coordinators status",
+    "  One without [listen] coordinators in its configuration fetches nothing: set that there and here, and restart;",
+    "  or bring that key's file, config-*.pem, from the keys directory here into its own, and reload it. A sealed",
+    "  file, config-*.pem.cred, opens on no other machine: it can be fetched alone.",
+)
 
 Signable = SigningRequest | CoordinatorSet
 
@@ -148,7 +157,7 @@ def finish_with_key(
     """
     if asked.is_afar and purpose == CONFIG:
         remedy = "run this there, or make the key with `trust new-key` and give rotate add its --public-key"
-        raise Failed(f"local_only: a config key is made where the coordinator keeps it; {remedy}", REFUSED)
+        raise Refused(Code.LOCAL_ONLY, "a config key is made where the coordinator keeps it", remedy=remedy)
     path = keystore.keep(directory, purpose, key)
     try:
         finish(asked, signing, request)
@@ -170,7 +179,7 @@ def sign(request: Signable, keys: Sequence[Path], passphrase_files: Sequence[Pat
     if not wanted:
         named = ", ".join(key.key_id for key in found) or "no root key is there"
         asked = ", ".join(request.envelope.signers)
-        raise Failed(f"none of these keys is asked to sign it: {named}; use one of {asked}", REFUSED)
+        raise Refused(Code.BAD_KEY, f"none of these keys is asked to sign it: {named}", remedy=f"use one of {asked}")
     for key in wanted:
         request = request.with_signature(key)
     return request
@@ -194,7 +203,8 @@ def _commit(asked: CoordinatorClient, signed: CoordinatorSet, *, despite_reports
     asked.say(
         taken,
         f"done: {', '.join(taken.coordinators)}, by the manifest {taken.manifest} of link {taken.number}",
-        f"  mesh key  {taken.mesh_key}: signs here from now on; bring its file to each other one, and reload that",
+        f"  mesh key  {taken.mesh_key}: signs here from now on",
+        *(_HOW_OTHERS_GET_IT if len(taken.coordinators) > 1 else ()),
     )
 
 
@@ -216,7 +226,7 @@ def missing(request: Signable) -> str:
 def write_request(path: Path, request: Signable) -> None:
     """A request holds no secret, but it is not written over another one's."""
     if path.exists() and read_signable(path).envelope != request.envelope:
-        raise Failed(f"{path}: holds another request; name another file with --request", REFUSED)
+        raise Refused(Code.CONFLICT, f"{path} holds another request", remedy="name another file with --request")
     path.write_text(request.to_text())
 
 
@@ -229,14 +239,16 @@ def read_signable(path: Path) -> Signable:
 def read_request(path: Path) -> SigningRequest:
     found = read_signable(path)
     if isinstance(found, CoordinatorSet):
-        raise Failed(f"{path} is a set of coordinators; bring it back with `{COMMIT} {path}`", REFUSED)
+        remedy = f"bring it back with `{COMMIT} {path}`"
+        raise Refused(Code.BAD_REQUEST, f"{path} is a set of coordinators", remedy=remedy)
     return found
 
 
 def read_set(path: Path) -> CoordinatorSet:
     found = read_signable(path)
     if isinstance(found, SigningRequest):
-        raise Failed(f"{path} is no set of coordinators; bring it back with `holdfastctl trust import {path}`", REFUSED)
+        remedy = f"bring it back with `{IMPORT} {path}`"
+        raise Refused(Code.BAD_REQUEST, f"{path} is no set of coordinators", remedy=remedy)
     return found
 
 

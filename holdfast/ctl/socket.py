@@ -11,7 +11,7 @@ import click
 import httpx
 from click.core import ParameterSource
 
-from coordinator.base.refusal import Refused
+from coordinator.base.refusal import Code, Refused
 from coordinator.keys.signing_key import UnusableKeyError
 from holdfast.ctl.endpoint import CONNECT_S, LONG_S, AdminEndpoint, Afar, Socket, UnusablePlaceError
 from holdfast.terminal.shown import say, say_json, shown
@@ -183,17 +183,16 @@ def _place(ctx: click.Context, socket: Path) -> AdminEndpoint:
 
 
 def says_what_is_wrong(function: Callable[..., None]) -> Callable[..., None]:
-    """What is refused on this side of the socket ends the command likewise."""
+    """What is refused on this side of the socket ends the command likewise, and is printed in the same form."""
 
     @wraps(function)
     def wrapper(**given: Any) -> None:  # noqa: ANN401 - the command's own options
         try:
             function(**given)
         except Refused as refused:
-            remedy = f"; {refused.remedy}" if refused.remedy else ""
-            raise Failed(f"{refused.detail}{remedy}", REFUSED, code=refused.code.value) from None
+            raise failure_of(_answer_of(refused)) from None
         except UnusableKeyError as error:
-            raise Failed(str(error), REFUSED) from None
+            raise Failed(f"{Code.BAD_KEY}: {error}", REFUSED, code=Code.BAD_KEY.value) from None
         except BrokenPipeError:
             raise  # who read the answer has gone; click ends without a word
         except OSError as error:
@@ -202,6 +201,11 @@ def says_what_is_wrong(function: Callable[..., None]) -> Callable[..., None]:
             raise Failed(f"{error.filename}: {error.strerror}; nothing was changed", REFUSED) from None
 
     return wrapper
+
+
+def _answer_of(refused: Refused) -> OperatorRefusal:
+    remedy = f" ({refused.remedy})" if refused.remedy else ""
+    return OperatorRefusal(refused.code.value, f"{refused.detail}{remedy}", None, refused.lines or None)
 
 
 def confirm(question: str, *, yes: bool) -> None:

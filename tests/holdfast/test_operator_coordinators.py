@@ -12,6 +12,7 @@ import pytest
 from coordinator.keys import derived_authority
 from coordinator.keys import seed as seeds
 from holdfast.ctl.socket import DIFFERENT, NOT_FOUND, REFUSED, UNANSWERED, UNCONFIRMED
+from tests.fakes.hostile import relay
 from tests.holdfast.operator_lab import Lab, running
 from wire.certificate import Certificate, fingerprint, names_as_issuer, pem_to_der
 
@@ -101,6 +102,13 @@ def test_who_the_coordinators_are_is_signed_elsewhere_and_brought_back(lab: Lab,
     assert held[done["mesh_key"]] == {None}
     ran = lab.ctl("coordinators", "commit", file)
     assert (ran.status, "is in place" in ran.err) == (REFUSED, True)
+    socket = tmp_path / "spoilt.sock"
+    for named, is_fetched in (((name,), False), ((name, "coord-9"), True)):
+        with relay(lab.socket, socket, instead=lambda _, named=named: {**done, "coordinators": named}):
+            said = lab.good("coordinators", "commit", file, "--socket", socket).out
+        assert (f"{done['mesh_key']}: signs here from now on" in said) is True
+        assert ("fetch it by themselves" in said, "opens on no other machine" in said) == (is_fetched, is_fetched)
+        socket.unlink()
     (added,) = [row for row in lab.good("audit", "--json").json["entries"] if row["action"] == "coordinator.set"]
     assert done["mesh_key"] in str(added["after"])
     assert lab.good("audit", "verify", "--json").json["good"]

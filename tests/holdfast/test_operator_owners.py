@@ -35,8 +35,10 @@ def test_each_owner_makes_a_key_and_init_gives_them_shares(tmp_path: Path) -> No
         assert f"owner {name}" in lab.good("coordinators", "owner-key", "--out", f"{name}.key").out
         assert stat.S_IMODE((tmp_path / f"{name}.key").stat().st_mode) == 0o600
     again = lab.ctl("coordinators", "owner-key", "--out", "alice.key")
-    assert (again.status, "is there already" in again.err) == (REFUSED, True)
-    assert lab.ctl("coordinators", "owner-key", "--out", "Not An Id.key").status == REFUSED
+    said = "holdfastctl: conflict: alice.pub is there already, or is the private key's own name (move it away first)\n"
+    assert (again.status, again.err) == (REFUSED, said)  # in the form of what a coordinator refuses
+    unnamed = lab.ctl("coordinators", "owner-key", "--out", "Not An Id.key")
+    assert (unnamed.status, unnamed.err.partition(" 'Not")[0]) == (REFUSED, "holdfastctl: bad_request:")
     owners = ("--seed-share-owner", "alice.pub", "--seed-share-owner", "bob.pub")
     made = lab.init(*owners, "--shares-to", tmp_path / "shares").out
     assert "Give each owner their share" in made
@@ -143,16 +145,19 @@ def test_all_secrets_are_lost_and_one_owner_is_enough(tmp_path: Path) -> None:
         for path in (keys / "seed", keys / "identity.pem", *keys.glob("config-*.pem")):
             path.unlink()
         lab.start()
-        for key, share, why in (
-            ("bob.key", (tmp_path / "shares/alice.share").read_text(), "does not open with this key"),
-            ("alice.key", "", "is empty"),
-            ("alice.key", (tmp_path / "shares/alice.share").read_text()[:-9], "cut off"),
-            ("alice.key", (tmp_path / "shares/alice.share").read_text().replace('"prod"', '"test"'), "of cluster test"),
-            ("eve.key", (tmp_path / "shares/alice.share").read_text().replace('"alice"', '"eve"'), "no owner"),
+        assert "no signed history" not in lab.log()  # there is one, and what continues it is missing
+        of_alice = (tmp_path / "shares/alice.share").read_text()
+        for key, share, code, why in (
+            ("bob.key", of_alice, "bad_share", "does not open with this key"),
+            ("alice.key", "", "bad_share", "is empty"),
+            ("alice.key", of_alice[:-9], "bad_share", "cut off"),
+            ("alice.key", of_alice.replace('"prod"', '"test"'), "wrong_cluster", "of cluster test"),
+            ("eve.key", of_alice.replace('"alice"', '"eve"'), "not_an_owner", "no owner"),
         ):
             (tmp_path / "wrong.share").write_text(share)
             ran = lab.ctl("coordinators", "recover", "--share", "wrong.share", "--key", key, "--yes")
             assert (ran.status, why in ran.err) == (REFUSED, True), ran
+            assert ran.err.startswith(f"holdfastctl: {code}: "), ran
         assert not (keys / "seed").exists()
         assert lab.ctl(*wanted, "--key", "alice.key").status == UNCONFIRMED
         told = lab.good(*wanted, "--key", "alice.key", "--yes", "--request", "recover.json").out
