@@ -6,7 +6,8 @@ Counted for each document from when it was first said, so a relay that lies, or 
 
 A relay that refuses this node's certificate is waited for, too, for `STRANGER_S`: who has joined a moment ago is in its
 directory as soon as the coordinator has told it, which waits a little for more newcomers. Counted from the first such
-refusal since the relay has last worked, so one that never learns of this node is left to its back-off after that.
+refusal since the relay has last worked, so one that never learns of this node is left to its back-off after that; one
+that works and refuses by turns holds up each change for as long as one that says `coming`, and no longer.
 
 Rejected: that the relay lets in who shows it a signed head in the handshake's place. Nothing that is signed binds a
 node's certificate but the directory that it waits for, and its listener would have to speak to strangers.
@@ -36,13 +37,13 @@ class Patience:
     stranger_since: dict[str, float] = field(default_factory=dict)  # by the relay
 
     def is_to_wait(self, source: Source, wanted: WantedScope, error: ClientError) -> bool:
-        if self.is_stranger_yet(source, error):
-            return True
-        if error.code not in BUSY or not is_relay(source):
-            return False
-        while len(self.since) >= MOST:
+        is_busy = error.code in BUSY and is_relay(source)
+        return (is_busy or self.is_stranger_yet(source, error)) and self._may_wait(wanted.listed.snapshot_id)
+
+    def _may_wait(self, snapshot_id: str) -> bool:
+        while len(self.since) >= MOST and snapshot_id not in self.since:
             del self.since[next(iter(self.since))]
-        begun = self.since.setdefault(wanted.listed.snapshot_id, self.now())
+        begun = self.since.setdefault(snapshot_id, self.now())
         return self.now() - begun < self.most_s
 
     def is_stranger_yet(self, source: Source, error: ClientError) -> bool:

@@ -201,6 +201,22 @@ async def test_a_relay_that_never_learns_of_it_is_not_waited_for_again_and_again
         assert not patience.is_stranger_yet(peer_of(found), down), "one that does not answer is left out at once"
 
 
+async def test_a_relay_that_lets_it_in_between_holds_up_no_change_for_longer(made, mock_clock, tmp_path):
+    """rules X27: of one that works and refuses by turns each change waits `[peers] relay_wait_s` at most, all in all"""
+    async with asking_node(made, mock_clock, tmp_path) as (found, directory):
+        shared = await strangers(made, found, directory)
+        patience, error = found.outside.update.fetching.patience, ClientError(ClientFault.TLS_FAILED, "unknown ca")
+        wanted = SimpleNamespace(listed=SimpleNamespace(snapshot_id=shared.envelope.snapshot_id))
+        begun = trio.current_time()
+        while patience.is_to_wait(peer_of(found), wanted, error) and trio.current_time() - begun < 3 * patience.most_s:
+            await trio.sleep(STRANGER_S / 2)
+            peer_of(found).note_success()  # it answers a round of peers
+            await trio.sleep(1)
+        assert trio.current_time() - begun < patience.most_s + STRANGER_S
+        later = SimpleNamespace(listed=SimpleNamespace(snapshot_id="another"))
+        assert patience.is_to_wait(peer_of(found), later, error), "the next change has its own wait"
+
+
 async def strangers(made, found, directory):
     """node-a is the relay of the site, has what is to come, and its own directory does not name node-b."""
     own = found.outside.sources.peers
