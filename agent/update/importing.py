@@ -26,7 +26,8 @@ PATIENCE_S = 5.0
 class Importing:
     """`lock`, `head_lock`, `trust_lock`: those of the update (update.py). Heads and trust bundles wait for no round and
     no other document: a source that holds a round for long would keep them out. Any other document waits `PATIENCE_S`
-    for a round that asks others, and then ends that (`end_asking`): it is at hand, and an operator waits.
+    for a round that asks others, and then ends what that asks (`end_asking`), as often as it begins to ask anew: it is
+    at hand, and an operator waits.
     """
 
     node: RunningNode
@@ -56,11 +57,13 @@ class Importing:
 
     @asynccontextmanager
     async def _hold(self, lock: trio.Lock) -> AsyncIterator[None]:
-        with trio.move_on_after(PATIENCE_S) as waiting:
-            await lock.acquire()
-        if waiting.cancelled_caught:
-            self.end_asking()
-            await lock.acquire()
+        is_held = False
+        while not is_held:
+            with trio.move_on_after(PATIENCE_S):
+                await lock.acquire()
+                is_held = True
+            if not is_held:  # a round asks in several parts, of which each is ended by itself
+                self.end_asking()
         try:
             yield
         finally:

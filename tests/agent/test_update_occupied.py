@@ -4,6 +4,7 @@ import pytest
 import trio
 
 from agent.base.byte_source import Chunks
+from agent.update.importing import PATIENCE_S
 from agent.update.second_look import EVERY_S
 from agent.update.update import Update
 from store.base import pending
@@ -12,16 +13,17 @@ from tests.fakes.cluster import CLUSTER_ID, HOUR
 from tests.fakes.storage import StorageServer
 from tests.fakes.thief import MADE_ANEW, Thief, repair
 from tests.journeys.lab import ROUTES, lab
+from wire.limits import LEAST_RATE
 from wire.request import Response
 
-SLOW = 60
+SLOW, FAST_ENOUGH = 60, LEAST_RATE + 100
 """Documents that come byte by byte: each holds the round for as long as a document may take."""
 FIRST, NEXT = "GET /v1/documents/service_assignment-s00-1", "GET /v1/documents/service_assignment-s01-1"
 
 
-async def dripping(data):
-    for at in range(0, len(data), 64):
-        yield data[at : at + 64]
+async def dripping(data, at_once=64):
+    for at in range(0, len(data), at_once):
+        yield data[at : at + at_once]
         await trio.sleep(1)
 
 
@@ -71,6 +73,23 @@ async def test_what_is_handed_in_does_not_wait_for_a_round(held, mock_clock):
         assert await hand_in(held, document) == "activated"
     assert held.lab.state == "active"
     assert NEXT not in held.server.requests, "it went on with nothing of his"
+
+
+async def test_what_is_handed_in_waits_for_no_part_of_a_round(tmp_path, mock_clock):
+    """rules S60: a newcomer's round has two, each of which may take hours; the second one is ended as well"""
+    async with lab(tmp_path, mock_clock) as started, bench(started) as one, trio.open_nursery() as nursery:
+        await one.enrol()
+        one.server.snapshot({"peers": {}, "padding": {"p": "x" * 500_000}}, "peer_directory")
+        one.server.snapshot({"policy": {"padding": "x" * 500_000}}, "degraded_mode_policy")
+        routes = one.server.snapshot({"routes": {"way-2": {}}}, ROUTES)
+        one.server.announce()
+        await one.outside.refresh.ask(one.coordinator)
+        one.server.instead = lambda request, data: Response(200, (), data if "node_" in request else dripping(data, FAST_ENOUGH))
+        nursery.start_soon(one.outside.update.bring_up)
+        await begun(one.server, "GET /v1/documents/peer_directory-1")
+        with trio.fail_after(4 * PATIENCE_S):
+            assert await hand_in(one, routes) == "activated"
+        nursery.cancel_scope.cancel()
 
 
 async def test_what_the_next_head_brings_does_not_wait_for_a_round(held, mock_clock):
