@@ -52,6 +52,13 @@ def test_what_is_out_of_form_is_no_answer(data: bytes) -> None:
         HeadAnswer.parse(DOCUMENTS_TYPE, data)
 
 
+def test_of_too_many_documents_no_more_are_looked_at() -> None:
+    """threats D-46: an answer of a million documents of one byte would keep everybody waiting for most of a second"""
+    too_many = HeadAnswer(b"head", tuple(b"%d" % number for number in range(INLINE_DOCUMENTS + 1))).to_bytes()
+    with pytest.raises(BadMessageError, match="more documents"):
+        HeadAnswer.parse(DOCUMENTS_TYPE, too_many + b"\xff\xff\xff\xffwhat comes after these is not read")
+
+
 @given(st.binary(max_size=64))
 @examples(200)
 def test_any_bytes_are_an_answer_or_none(data: bytes) -> None:
