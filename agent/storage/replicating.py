@@ -93,17 +93,22 @@ class Replicating:
 
     async def round(self) -> None:
         """One source after the other; nothing that a source does is raised."""
-        now, sources = trio.current_time(), self.taking.terms.now().sources
+        sources = self.taking.terms.now().sources
         named = {source.endpoint_id for source in sources}
         self._states = {name: state for name, state in self._states.items() if name in named}
-        if not sources or now - self.brought_at() < QUIET_S:
+        if not sources or self._is_brought():
             self._missed.clear()
             return
+        now = trio.current_time()
         self._rests = {what: until for what, until in self._rests.items() if until > now}
         listings = [await self._ask(source) for source in sources]
         whole = [listing for listing in listings if listing is not None]
         if len(whole) == len(sources):
             await self._let_go(frozenset().union(*whole))
+
+    def _is_brought(self) -> bool:
+        """A coordinator may come back while others are asked."""
+        return trio.current_time() - self.brought_at() < QUIET_S
 
     async def _ask(self, source: ReplicationSource) -> Mapping[str, str] | None:
         """What it lists; None where it did not answer as a store, or rests."""
@@ -227,13 +232,18 @@ class Replicating:
             await trio.sleep_until(self._free_at)
 
     async def _let_go(self, listed: frozenset[str]) -> None:
-        """After the grace; what is still needed stays, and is asked about again later."""
+        """After the grace; what is still needed stays, and is asked about again later. A coordinator that has come
+        meanwhile has seen what lies here, and would not bring again what goes.
+        """
         now, kept = trio.current_time(), self.taking.kept.now()
         self._missed = {path: self._missed.get(path, now) for path in kept if path not in listed}
         due = [path for path, since in self._missed.items() if now - since >= GRACE_S]
         if not due:
             return
         for path in await self.node.threads.read(find_leftovers, self.taking.kept, due, self.node.now()):
+            if self._is_brought():
+                self._missed.clear()
+                return
             await self.taking.remove(path)
             self._missed.pop(path, None)
             self.node.counters.add("storage_files_let_go")

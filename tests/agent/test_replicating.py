@@ -281,6 +281,33 @@ async def test_what_no_source_lists_goes_after_the_grace_but_for_what_is_needed(
             assert set(kept(made)) == {"trust/1.hfs"}, "no head is in its time"
 
 
+async def test_nothing_goes_once_a_coordinator_is_there_again(one, mock_clock):
+    """rules K32: it comes while a source is asked, has seen what lies here, and does not bring that again"""
+    async with copying(one, "sibling") as (made, (sibling,)):
+        loose = made.made.document("route_policy", "node-z", {"routes": {}})
+        sibling.files = {document_path(loose): loose.to_bytes()}
+        await made.copier.round()
+        both, sibling.files = kept(made), {}
+        await made.copier.round()
+        mock_clock.jump(GRACE_S + 1)
+
+        def meanwhile(_: str) -> FileListing:
+            made.bench.outside.storage_listener.api.brought_at = trio.current_time()
+            return FileListing({}, False)
+
+        sibling.listed = meanwhile
+        await made.copier.round()
+        assert kept(made) == both
+        sibling.listed = None
+        for wait_s in (QUIET_S + 1, GRACE_S - 1):
+            mock_clock.jump(wait_s)
+            await made.copier.round()
+            assert kept(made) == both, "the grace begins anew"
+        mock_clock.jump(2)
+        await made.copier.round()
+        assert not kept(made)
+
+
 async def test_who_is_named_may_list_and_nothing_else(one, mock_clock):
     """threats D-31: by the certificate in the signed directory; taken out of it, no more over an open connection"""
     async with copying(one) as (made, _):
