@@ -1,8 +1,8 @@
-"""Which of the files that no other store lists any more may go: those that nothing in its time needs. Pure, but for the
-reading of heads.
+"""Which files no other store lists any more, and which of these may go: those that nothing in its time needs. Pure, but
+for the reading of heads.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 
 from agent.storage.judging import document_path
 from snapshot.container import ChunkParts
@@ -12,6 +12,14 @@ from store.base.errors import StoreError
 from store.published_files import PublishedFiles
 
 _HEADS, _DOCUMENTS, _TRUST = "heads/", "documents/", "trust/"
+
+
+def find_missed(
+    kept: PublishedFiles, listings: Iterable[Mapping[str, str]], missed: Mapping[str, float], now: float
+) -> dict[str, float]:
+    """What none of the others lists, and since when. On a reading thread: there are as many as a fleet has."""
+    listed = frozenset[str]().union(*listings)
+    return {path: missed.get(path, now) for path in kept.now() if path not in listed}
 
 
 def find_leftovers(kept: PublishedFiles, paths: Iterable[str], now: float) -> list[str]:

@@ -25,7 +25,7 @@ Rejected:
 """
 
 import random
-from collections.abc import AsyncGenerator, Callable, Mapping
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, field
 
@@ -34,7 +34,7 @@ import trio
 from agent.base.byte_source import Chunks, opening_of
 from agent.state.node import RunningNode
 from agent.storage.judging import judge_file, judge_place
-from agent.storage.leftovers import find_leftovers
+from agent.storage.leftovers import find_leftovers, find_missed
 from agent.storage.replication import ReplicationSource
 from agent.storage.taking import FileTaking, OlderFileError
 from snapshot.reasons import Rejected
@@ -104,7 +104,7 @@ class Replicating:
         listings = [await self._ask(source) for source in sources]
         whole = [listing for listing in listings if listing is not None]
         if len(whole) == len(sources):
-            await self._let_go(frozenset().union(*whole))
+            await self._let_go(whole)
 
     def _is_brought(self) -> bool:
         """A coordinator may come back while others are asked."""
@@ -231,16 +231,16 @@ class Replicating:
             self._free_at = max(self._free_at, trio.current_time()) + len(piece) / rate
             await trio.sleep_until(self._free_at)
 
-    async def _let_go(self, listed: frozenset[str]) -> None:
+    async def _let_go(self, listings: Sequence[Mapping[str, str]]) -> None:
         """After the grace; what is still needed stays, and is asked about again later. A coordinator that has come
         meanwhile has seen what lies here, and would not bring again what goes.
         """
-        now, kept = trio.current_time(), self.taking.kept.now()
-        self._missed = {path: self._missed.get(path, now) for path in kept if path not in listed}
+        now, kept = trio.current_time(), self.taking.kept
+        self._missed = await self.node.threads.read(find_missed, kept, listings, self._missed, now)
         due = [path for path, since in self._missed.items() if now - since >= GRACE_S]
         if not due:
             return
-        for path in await self.node.threads.read(find_leftovers, self.taking.kept, due, self.node.now()):
+        for path in await self.node.threads.read(find_leftovers, kept, due, self.node.now()):
             if self._is_brought():
                 self._missed.clear()
                 return

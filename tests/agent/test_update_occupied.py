@@ -84,7 +84,9 @@ async def test_what_is_handed_in_waits_for_no_part_of_a_round(tmp_path, mock_clo
         routes = one.server.snapshot({"routes": {"way-2": {}}}, ROUTES)
         one.server.announce()
         await one.outside.refresh.ask(one.coordinator)
-        one.server.instead = lambda request, data: Response(200, (), data if "node_" in request else dripping(data, FAST_ENOUGH))
+        one.server.instead = lambda request, data: Response(
+            200, (), data if "node_" in request else dripping(data, FAST_ENOUGH)
+        )
         nursery.start_soon(one.outside.update.bring_up)
         await begun(one.server, "GET /v1/documents/peer_directory-1")
         with trio.fail_after(4 * PATIENCE_S):
