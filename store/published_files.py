@@ -35,6 +35,7 @@ Version = tuple[int, int]
 NO_VERSION: Version = (0, 0)
 _HASHED = re.compile(r"[0-9a-f]{64}\.hfs", re.ASCII)
 _NUMBERED = re.compile(r"[1-9][0-9]{0,15}\.hfs", re.ASCII)
+_LINE = re.compile(r"(\S+) ([0-9]{1,16}) ([0-9]{1,16}) ([0-9]{1,16})\n", re.ASCII)
 _OPENING_BYTES = 128 << 10
 
 
@@ -158,13 +159,26 @@ class PublishedFiles:
         return said.version, said.expires_at
 
     def _remember(self, path: str, file: PublishedFile) -> None:
-        """One line more, durable before the file goes."""
+        """One line more, durable before the file goes, or none of it; none where as much is remembered already."""
+        known = self._gone.get(path)
+        if known is not None and known.version >= file.version and known.ends_at >= file.ends_at:
+            return
+        place = self._folder / REMOVED
+        is_first = not place.exists()
         self._disk.about_to("write")
-        line = f"{path} {file.version[0]} {file.version[1]} {int(file.ends_at)}\n"
-        with (self._folder / REMOVED).open("ab") as opened:
-            opened.write(line.encode())
-            opened.flush()
-            os.fsync(opened.fileno())
+        with place.open("ab", buffering=0) as opened:
+            size = opened.tell()
+            try:
+                view = memoryview(_line_of(path, file))
+                while view:
+                    view = view[opened.write(view) or 0 :]
+                self._disk.about_to("fsync")
+                os.fsync(opened.fileno())
+            except OSError:
+                opened.truncate(size)  # else the next line would be part of this one
+                raise
+        if is_first:
+            self._disk.sync_directory(self._folder)
         self._gone[path] = file
 
     def _read_gone(self) -> Iterator[tuple[str, PublishedFile]]:
@@ -172,16 +186,17 @@ class PublishedFiles:
         place, found = self._folder / REMOVED, dict[str, PublishedFile]()
         lines = place.read_bytes().splitlines(keepends=True) if place.exists() else []
         for line in lines:
-            path, *numbers = line.decode(errors="replace").split()
-            if line.endswith(b"\n") and len(numbers) == 3 and all(map(str.isdecimal, numbers)) and is_path(path):
-                epoch, number, ends_at = map(int, numbers)
-                found[path] = PublishedFile("", 0, (epoch, number), ends_at)
+            said = _LINE.fullmatch(line.decode(errors="replace"))
+            if said is not None and is_path(said[1]):
+                found[said[1]] = PublishedFile("", 0, (int(said[2]), int(said[3])), int(said[4]))
         if len(found) < len(lines):
-            said = "".join(
-                f"{path} {file.version[0]} {file.version[1]} {int(file.ends_at)}\n" for path, file in found.items()
-            )
-            self._disk.replace_file(place, said.encode(), self._folder / f"{REMOVED}.new")
+            data = b"".join(_line_of(path, file) for path, file in found.items())
+            self._disk.replace_file(place, data, self._folder / f"{REMOVED}.new")
         return iter(found.items())
+
+
+def _line_of(path: str, file: PublishedFile) -> bytes:
+    return f"{path} {file.version[0]} {file.version[1]} {int(file.ends_at)}\n".encode()
 
 
 def is_versioned(path: str) -> bool:

@@ -1,6 +1,7 @@
 """What a storage node keeps for others: bounded, found again after a restart, and nothing but files of our names."""
 
 import hashlib
+import resource
 
 import pytest
 
@@ -112,6 +113,61 @@ def test_what_a_head_was_that_is_taken_away_is_remembered_for_its_time(made, bri
     assert place.read_text() == f"{path} 1 7 100\n"
     bring(opened, path, b"head", (1, 8), ends_at=50)
     assert opened.highest(path, now=200) == (1, 8), "what lies here counts, whatever its time"
+
+
+def test_who_takes_the_same_one_away_again_and_again_fills_nothing(made, bring, tmp_path):
+    """threats D-46: what is remembered counts in no bound"""
+    files, path = made(1 << 20, 16), f"heads/{NAME}"
+    for _ in range(3):
+        bring(files, path, b"head", (1, 7), ends_at=100)
+        files.remove(path)
+    assert (tmp_path / "published" / "removed").read_text() == f"{path} 1 7 100\n"
+    bring(files, path, b"damaged", (0, 0), ends_at=0)
+    files.remove(path)
+    for opened in (files, made()):
+        assert opened.highest(path, now=99) == (1, 7), "nor does one that says nothing take its place"
+
+
+def test_a_disk_that_is_full_in_the_middle_of_a_line_costs_no_other_one(made, bring, tmp_path):
+    """rules K32, L35: nothing is taken away then; and what is remembered after it is read again"""
+    files, first, second = made(1 << 20, 16), f"heads/{NAME}", f"heads/{'cd' * 32}.hfs"
+    bring(files, first, b"head", (1, 7), ends_at=100)
+    bring(files, second, b"head", (1, 8), ends_at=100)
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    try:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (20, limits[1]))
+        with pytest.raises(StoreError):
+            files.remove(first)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    assert read(files, first) == b"head"
+    files.remove(second)
+    assert made().highest(second, now=99) == (1, 8)
+
+
+def test_what_is_remembered_is_durable_before_the_file_goes(bring, tmp_path):
+    """rules J47: the name of the first line's file as well"""
+
+    class Watched(Disk):
+        def about_to(self, step):
+            steps.append(step)
+
+    steps, path = [], f"heads/{NAME}"
+    files = PublishedFiles(tmp_path / "published", Watched(), 1_000, 3, DEFAULT)
+    files.load()
+    bring(files, path, b"head", (1, 7), ends_at=100)
+    steps.clear()
+    files.remove(path)
+    assert steps == ["write", "fsync", "fsync_directory", "remove"]
+
+
+def test_a_line_that_is_none_costs_no_other_one(made, bring, tmp_path):
+    files, path = made(1 << 20, 16), f"heads/{NAME}"
+    bring(files, path, b"head", (1, 7), ends_at=100)
+    files.remove(path)
+    with (tmp_path / "published" / "removed").open("ab") as opened:
+        opened.write(b"\n \n\xff\0\nheads/x 1 2 3\n" + f"{path} {'9' * 5_000} 1 1\n".encode())
+    assert made().highest(path, now=99) == (1, 7)
 
 
 @pytest.mark.parametrize(
