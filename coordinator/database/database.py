@@ -297,10 +297,10 @@ class Database:
             connection.rollback()
 
     @contextmanager
-    def record(self, *, now: float = 0.0) -> Iterator[Transaction]:
+    def record(self, *, now: float = 0.0, actor: str = "coordinator") -> Iterator[Transaction]:
         """What nodes report: no authority, no lock against changes; an audit row only where a report is worth one."""
         with self._begin(change=False, write=True) as connection:
-            yield Transaction(connection, actor="coordinator", now=now)
+            yield Transaction(connection, actor, now)
         self.write_fault = ""
 
     @contextmanager

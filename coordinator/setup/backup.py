@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from coordinator.base.refusal import Code, Refused
-from coordinator.database import database_copy
+from coordinator.database import database_copy, history, object_store
 from coordinator.database.database_fault import is_full
 from coordinator.keys import keystore
 from coordinator.replicas import backup_record
@@ -108,13 +108,15 @@ def _write(wanted: BackupRequest, scratch: Path, now: float) -> tuple[Manifest, 
     at = wanted.at
     database = database_copy.member_of(at.database_url)
     database_copy.copy(at.database_url, scratch / database)
+    cluster_id, has_history = _cluster_of(at)
     found, left_out = backup_files.present(at, wanted.configuration)
+    left_out += backup_files.name_absent(found, left_out, has_history=has_history)
     if not wanted.with_keys:
         left_out += [name for name in found if backup_files.is_secret(name)]
         found = {name: path for name, path in found.items() if not backup_files.is_secret(name)}
     sources = {database: scratch / database, **found}
     members = {name: backup_archive.describe(path) for name, path in sources.items()}
-    about = (_cluster_of(at), at.coordinator_id, format_time(now), VERSION)
+    about = (cluster_id, at.coordinator_id, format_time(now), VERSION)
     manifest = Manifest(*about, database, tuple(left_out), members)
     archive = scratch / f"archive{END}"
     with os.fdopen(os.open(archive, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600), "wb") as file:
@@ -124,10 +126,13 @@ def _write(wanted: BackupRequest, scratch: Path, now: float) -> tuple[Manifest, 
         return extract(archive, Path(again)), archive
 
 
-def _cluster_of(at: Configuration) -> str:
+def _cluster_of(at: Configuration) -> tuple[str, bool]:
+    """Its id, and whether its changes are links of a history."""
     database = open_database(at)
     try:
-        return lost_database.standing(database, at).cluster_id
+        cluster_id = lost_database.standing(database, at).cluster_id
+        with database.read() as transaction:
+            return cluster_id, object_store.pointer(transaction, history.LATEST) is not None
     finally:
         database.close()
 

@@ -1,6 +1,6 @@
 """What of a coordinator's files a backup holds, by the name of the member, and where each belongs on a machine."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path, PurePosixPath
 
 from coordinator.base.refusal import Code, Refused
@@ -12,6 +12,7 @@ from snapshot.bundle import CONFIG
 CONFIGURATION = "coordinator.toml"
 CERTIFICATE, KEY, CA, CA_KEY = "tls/certificate.pem", "tls/key.pem", "tls/ca.pem", "tls/ca-key.pem"
 KEYS, TOKEN = "keys", "keys/token.pem"
+SEED, CONFIG_KEYS = f"{KEYS}/{seeds.FILE}", f"{KEYS}/config-*.pem"
 OWN = {f"{KEYS}/{name}": name for name in (seeds.FILE, identity.FILE)}  # by the member, of the keys' directory
 
 
@@ -32,6 +33,24 @@ def present(at: Configuration, configuration: Path) -> tuple[dict[str, Path], li
     found |= {member: path for member, name in OWN.items() if (path := at.keys_directory / name).is_file()}
     found |= {member: path for member, path in _authority(at) if path.is_file()}
     return found, elsewhere
+
+
+def name_absent(found: Mapping[str, Path], left_out: Sequence[str], *, has_history: bool) -> list[str]:
+    """In words: what a coordinator has and no file of this machine holds, sealed or not: it comes from the service
+    manager, or from another coordinator at each start (`keep_secrets = false`).
+    """
+    wanted = {CONFIG_KEYS: "config-", **({SEED: seeds.FILE} if has_history else {})}
+    there = [*found, *left_out]
+    return [
+        f"{name}, in no file of this machine"
+        for name, begin in wanted.items()
+        if not any(member.startswith(f"{KEYS}/{begin}") for member in there)
+    ]
+
+
+def lacking(left_out: Sequence[str]) -> list[str]:
+    """Of what a backup leaves out: without which of it what is restored signs nothing."""
+    return [name.partition(",")[0] for name in left_out if name.startswith((SEED, f"{KEYS}/config-"))]
 
 
 def places(members: Mapping[str, object], at: Configuration) -> dict[str, Path]:

@@ -4,7 +4,7 @@ Both work on the files and the database themselves, as `init` does: a backup is 
 """
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -57,6 +57,7 @@ def backup(**given: Any) -> None:  # noqa: ANN401 - the options
     _show(answer, given["as_json"])
     if not given["as_json"]:
         say("It holds private keys." if answer["keys"] else "It holds no private keys: keep those elsewhere.")
+        _warn_of(answer["lacks"], is_meant=not wanted.with_keys)
 
 
 @backup.command()
@@ -67,7 +68,10 @@ def verify(file: Path, as_json: bool) -> None:
     """Read all of a backup: every hash, and whether its database is sound."""
     from coordinator.setup import backup as backups  # noqa: PLC0415 - likewise
 
-    _show({"file": str(file), "size": file.stat().st_size, **_about(backups.verify(file))}, as_json)
+    answer = {"file": str(file), "size": file.stat().st_size, **_about(backups.verify(file))}
+    _show(answer, as_json)
+    if not as_json:
+        _warn_of(answer["lacks"], is_meant=not answer["keys"])
 
 
 @click.command()
@@ -90,10 +94,11 @@ def restore(file: Path, path: Path, as_json: bool) -> None:
     if not as_json:
         say("Next: systemctl start holdfast-coordinator, then holdfastctl status. Nodes that have seen newer "
                    "versions say so, and nothing is signed until the epoch is raised.")  # fmt: skip
+        _warn_of(answer["lacks"])
 
 
 def _about(manifest: Any) -> dict[str, Any]:  # noqa: ANN401 - its type is of a module that is loaded late
-    from coordinator.setup.backup_files import is_secret  # noqa: PLC0415 - likewise
+    from coordinator.setup.backup_files import is_secret, lacking  # noqa: PLC0415 - likewise
 
     return {
         "cluster": manifest.cluster_id,
@@ -102,14 +107,25 @@ def _about(manifest: Any) -> dict[str, Any]:  # noqa: ANN401 - its type is of a 
         "keys": any(is_secret(name) for name in manifest.members),
         "members": sorted(manifest.members),
         "left_out": list(manifest.left_out),
+        "lacks": lacking(manifest.left_out),
     }
+
+
+def _warn_of(lacks: Sequence[str], *, is_meant: bool = False) -> None:
+    """The last line, for whoever reads no other."""
+    if lacks and not is_meant:
+        say(
+            f"INCOMPLETE: what is restored from it signs nothing before it has {', '.join(lacks)} again. A ready "
+            "coordinator of the cluster gives that by itself; where none is left, the share of one owner does: "
+            "holdfastctl coordinators recover --share FILE --key FILE. Have one of the two."
+        )
 
 
 def _show(answer: dict[str, Any], as_json: bool) -> None:
     if as_json:
         say_json(answer)
     else:
-        output.facts((name.replace("_", " "), value) for name, value in answer.items())
+        output.facts((name.replace("_", " "), value) for name, value in answer.items() if name != "lacks")
 
 
 @contextmanager

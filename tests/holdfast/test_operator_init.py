@@ -1,5 +1,6 @@
 """`holdfastctl init`: a cluster begins, from one command (rules J34, K12)."""
 
+import os
 import socket
 import ssl
 import tomllib
@@ -53,6 +54,42 @@ def test_a_coordinator_without_the_cas_key_does_all_but_renew_its_certificate(la
         lab.good(*renew, "--ca", stick, "--passphrase-file", words)
         lab.reload()
         assert lab.good("status", "--json").json["cluster_id"] == "prod"
+    finally:
+        lab.stop()
+
+
+def test_a_backup_that_lacks_what_is_sealed_ends_with_what_brings_it_back(lab: Lab) -> None:
+    """rules H4: whoever reads the last line alone knows it, after the backup, its verification and its restore"""
+    lab.init()
+    file, config = lab.folder / "whole.tar", ("--configuration", lab.configuration)
+    assert "INCOMPLETE" not in lab.good("backup", "--to", file, *config).out + lab.good("backup", "verify", file).out
+    assert lab.good("backup", "verify", file, "--json").json["lacks"] == []
+    (mesh_key,) = lab.keys.glob("config-*.pem")
+    for path in (mesh_key, lab.keys / "seed"):  # as `systemd-creds` leaves them: what is in them opens here alone
+        path.rename(path.with_name(f"{path.name}.cred"))
+    file = lab.folder / "without.tar"
+    made, read = lab.good("backup", "--to", file, *config).out, lab.good("backup", "verify", file)
+    lacks = [f"keys/{mesh_key.name}", "keys/seed"]
+    for said in (made, read.out):
+        last = said.splitlines()[-1]
+        assert last.startswith("INCOMPLETE: ") and ", ".join(lacks) in last, said
+        assert "A ready coordinator" in last and "coordinators recover --share" in last
+    assert lab.good("backup", "verify", file, "--json").json["lacks"] == lacks
+    meant = lab.good("backup", "--to", lab.folder / "meant.tar", "--without-keys", *config).out
+    assert meant.splitlines()[-1] == "It holds no private keys: keep those elsewhere."
+    (lab.folder / "state").rename(lab.folder / "before")
+    restored = lab.good("restore", file, *config).out
+    assert restored.splitlines()[-1] == made.splitlines()[-1]
+    lab.good("backup", "--to", lab.folder / "nowhere.tar", *config)
+    found = lab.good("backup", "verify", lab.folder / "nowhere.tar", "--json").json
+    assert found["lacks"] == ["keys/config-*.pem", "keys/seed"]  # nor sealed: they come anew at each start
+    for path in (lab.folder / "before" / "keys").glob("*.cred"):
+        path.rename(lab.keys / path.stem)
+    lab.start()
+    try:  # what was noted without the seed is linked by who has it
+        (added, *_) = lab.good("audit", "--json", "--action", "backup").json["entries"]
+        assert (added["actor"], "nowhere.tar" in str(added["after"])) == (f"uid:{os.getuid()}", True)
+        assert lab.good("audit", "verify", "--json").json["good"]
     finally:
         lab.stop()
 
