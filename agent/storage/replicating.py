@@ -65,8 +65,12 @@ class SourceFault(Exception):
 
 @dataclass
 class _SourceState:
+    """`fetch_at`: from when on it is fetched from again, where this node's own disk has refused what came."""
+
     back_off: BackOff
+    own_back_off: BackOff
     not_before: float = 0.0
+    fetch_at: float = 0.0
     fault: str = ""
 
 
@@ -112,25 +116,20 @@ class Replicating:
 
     async def _ask(self, source: ReplicationSource) -> Mapping[str, str] | None:
         """What it lists; None where it did not answer as a store, or rests."""
-        state = self._states.setdefault(source.endpoint_id, _SourceState(BackOff(self.uniform)))
+        state = self._states.setdefault(source.endpoint_id, _SourceState(BackOff(self.uniform), BackOff(self.uniform)))
         if trio.current_time() < state.not_before:
             return None
         try:
-            listing = await self._copy(source)
+            listing = await self._copy(source, state)
         except (ClientError, SourceFault, StoreError, OSError, EmptyTrustError, BadCertificateError) as error:
-            if state.fault != str(error):
-                log.warning("a store is not copied", storage=source.endpoint_id, reason=str(error))
-            state.fault = str(error)
+            _note_fault(source, state, error)
             again_s = error.retry_after_s if isinstance(error, ClientError) else None
             state.not_before = trio.current_time() + state.back_off.note_failure(again_s)
             return None
-        if state.fault:
-            log.info("a store is copied again", storage=source.endpoint_id)
         state.back_off.note_success()
-        state.fault = ""
         return listing
 
-    async def _copy(self, source: ReplicationSource) -> Mapping[str, str]:
+    async def _copy(self, source: ReplicationSource, state: _SourceState) -> Mapping[str, str]:
         try:
             endpoint = Endpoint.parse(source.url)
         except BadEndpointError as error:
@@ -143,12 +142,35 @@ class Replicating:
                 listing = await self._list(client, endpoint)
             if listing is None:
                 raise SourceFault(f"its listing has not ended after {LISTING_S:.0f} s")
-            with trio.move_on_after(ROUND_S):
-                await self._bring_all(client, endpoint, listing)
+            if trio.current_time() >= state.fetch_at:
+                await self._bring_what_fits(client, endpoint, listing, source, state)
             return listing
         finally:
             with trio.CancelScope(shield=True), trio.move_on_after(1):
                 await client.aclose()
+
+    async def _bring_what_fits(
+        self,
+        client: HttpClient[Endpoint],
+        endpoint: Endpoint,
+        listing: Mapping[str, str],
+        source: ReplicationSource,
+        state: _SourceState,
+    ) -> None:
+        """What this node's own disk refuses keeps no listing from being heard: by that what is not needed goes, and so
+        there is room again.
+        """
+        try:
+            with trio.move_on_after(ROUND_S):
+                await self._bring_all(client, endpoint, listing)
+        except StoreError as error:
+            _note_fault(source, state, error)
+            state.fetch_at = trio.current_time() + state.own_back_off.note_failure()
+            return
+        if state.fault:
+            log.info("a store is copied again", storage=source.endpoint_id)
+        state.own_back_off.note_success()
+        state.fault = ""
 
     async def _list(self, client: HttpClient[Endpoint], endpoint: Endpoint) -> dict[str, str]:
         found: dict[str, str] = {}
@@ -247,3 +269,9 @@ class Replicating:
             await self.taking.remove(path)
             self._missed.pop(path, None)
             self.node.counters.add("storage_files_let_go")
+
+
+def _note_fault(source: ReplicationSource, state: _SourceState, error: Exception) -> None:
+    if state.fault != str(error):
+        log.warning("a store is not copied", storage=source.endpoint_id, reason=str(error))
+    state.fault = str(error)

@@ -232,6 +232,26 @@ async def test_what_has_no_room_waits_and_loses_nothing(one, mock_clock):
         assert kept(made) == sibling.files
 
 
+async def test_what_no_source_lists_makes_room_for_what_they_list(one, mock_clock):
+    """rules L35, P1: a store that is full of what was replaced does not stay so, and asks no more often for it"""
+    async with copying(one, "sibling", most_bytes=1 << 20) as (made, (sibling,)):
+        text = {str(number): {"t": "y" * 3_000} for number in range(200)}
+        both = [made.made.document("route_policy", node_id, {"routes": text}) for node_id in ("node-b", "node-c")]
+        old, new = ({document_path(document): document.to_bytes()} for document in both)
+        sibling.files = old
+        await made.copier.round()
+        sibling.files = new
+        await made.copier.round()
+        assert kept(made) == old and "store_full" in made.copier._states["sibling"].fault
+        asked = list(sibling.asked)
+        await made.copier.round()
+        assert sibling.asked == asked, "it rests"
+        for _ in range(2):
+            mock_clock.jump(GRACE_S + 1)
+            await made.copier.round()
+        assert kept(made) == new and not made.copier._states["sibling"].fault
+
+
 async def test_what_is_damaged_here_is_fetched_again(one, mock_clock):
     async with copying(one, "sibling") as (made, (sibling,)):
         sibling.files = published(made)
