@@ -23,6 +23,7 @@ from agent.peers.entitlement import (
 )
 from agent.peers.shelf import HeldContainer, Shelf, document_facts
 from agent.peers.standing import Standings
+from agent.relay.handing_out import PIECE_BYTES
 from agent.sources.peers import Peers
 from agent.state.node import RunningNode
 from snapshot.container import MEDIA_TYPE
@@ -119,7 +120,7 @@ class PeerApi:
         found = await self._node.threads.read(self._shelf.head, digest)
         if found is None or found[0] <= held:
             return Response(204)
-        return await self._whole(asker.node_id, found[1])
+        return await self._at_pace(asker.node_id, Response(200, [DOCUMENT], found[1]))
 
     async def standing(self, request: Request) -> Response:
         """Rejected by the twelve steps: the verdict's reason is its code."""
@@ -139,8 +140,7 @@ class PeerApi:
         self._refuse(asker, ForEveryMember(), neighbours)
         after = request.query_integer("from", 0, 0, MAX_INTEGER)
         found = await self._node.threads.read(self._trust_list, after)  # as long as it is, it takes a fifth of a second
-        await self._handing_out.take(asker.node_id, len(found.body) if isinstance(found.body, bytes) else 0)
-        return found
+        return await self._at_pace(asker.node_id, found)
 
     async def document(self, request: Request) -> Response:
         found = await self._document(request)
@@ -160,9 +160,8 @@ class PeerApi:
     async def manifest(self, request: Request) -> Response:
         """So that who has most of the sections already asks for the others alone."""
         found = await self._document(request)
-        return await self._whole(
-            self._peer(request).node_id, await self._node.threads.read(self._shelf.manifest, found)
-        )
+        data = await self._node.threads.read(self._shelf.manifest, found)
+        return await self._at_pace(self._peer(request).node_id, Response(200, [DOCUMENT], data))
 
     async def section(self, request: Request) -> Response:
         asker, neighbours = await self._members(request)
@@ -177,8 +176,7 @@ class PeerApi:
             raise _nothing()
         self._node.counters.add("peer_sections_served")
         data = await self._node.threads.read(self._shelf.section, sha256, place)
-        await self._handing_out.take(asker.node_id, len(data))
-        return Response(200, [BYTES], data)
+        return await self._at_pace(asker.node_id, Response(200, [BYTES], data))
 
     # ---- inside
 
@@ -232,9 +230,18 @@ class PeerApi:
                 self._node.counters.add("peer_requests_not_entitled")
             raise _nothing()
 
-    async def _whole(self, asker: str, data: bytes) -> Response:
-        await self._handing_out.take(asker, len(data))
-        return Response(200, [DOCUMENT], data)
+    async def _at_pace(self, asker: str, answer: Response) -> Response:
+        """What is at hand. More than a piece goes as a document does: taken at once, it would keep others from a first
+        byte for as long as all of it lasts, and they would take this node for one that does not answer.
+        """
+        data = answer.body
+        if not isinstance(data, bytes):
+            return answer
+        if len(data) <= PIECE_BYTES:
+            await self._handing_out.take(asker, len(data))
+            return answer
+        headers = [*answer.headers, ("content-length", str(len(data)))]
+        return Response(answer.status, headers, self._handing_out.pace(asker, _once(data)))
 
     def _stream(self, request: Request, pieces: Iterator[bytes]) -> AsyncIterator[bytes]:
         """At the pace of what is handed out, fair among those who ask."""
@@ -271,6 +278,10 @@ class PeerApi:
                 await self._shelf.relay.drop_damaged()
 
         return answer
+
+
+async def _once(data: bytes) -> AsyncGenerator[bytes, None]:
+    yield data
 
 
 def _nothing() -> HttpError:
