@@ -247,7 +247,7 @@ def build(at: Configuration, now: Callable[[], float] = clock.now) -> Daemon:
         now,
         lambda: publisher.health.published_heads,
         lambda: _why_stores_wait(standstill, absence),
-        lambda: repeated_heads(board, absence),
+        lambda: repeated_heads(board, absence, standstill),
         check_s=at.settings.storage_check_s,
         poll_s=at.settings.store_polling_s,
     )

@@ -19,7 +19,7 @@ from coordinator.publishing.signing_context import Issue, Unpublishable
 from coordinator.replicas import signed_again
 from coordinator.replicas.signed_again import OpenedHead
 from coordinator.runtime.absence import Absence
-from coordinator.runtime.context import Coordinator
+from coordinator.runtime.context import Coordinator, Standstill
 from coordinator.storage.upkeep import RepeatedHead
 from snapshot.identifiers import HEAD
 from snapshot.verifier_state import Mark, VerifierState
@@ -85,9 +85,11 @@ class Repeater:
         return True
 
 
-def repeated_heads(board: Board, absence: Absence) -> list[RepeatedHead]:
-    """Those that stores are to have as well, while heads may be signed again."""
-    if not absence.may_sign:
+def repeated_heads(board: Board, absence: Absence, standstill: Standstill) -> list[RepeatedHead]:
+    """Those that stores are to have as well, while heads may be signed again: from where the cluster was exported none,
+    though whoever asks there still gets them.
+    """
+    if not absence.may_sign or standstill.why or standstill.moved is not None:
         return []
     return [
         RepeatedHead(node_id, news.first.container, news.container)

@@ -219,3 +219,30 @@ async def test_from_where_the_cluster_was_exported_stores_are_left_alone(world: 
         at.daemon.coordinator.publisher.wake()
         assert await follower.sync(wait=60, now=world.now())
         await until(has)
+
+
+async def test_nor_is_a_head_that_is_signed_again_put_there_once_the_cluster_was_exported(
+    world: World, monkeypatch
+) -> None:
+    """rules K24: the database of before goes away after a move, as a rule"""
+    monkeypatch.setattr("coordinator.storage.kept_store.REPEAT_S", 0.1)
+    monkeypatch.setattr("coordinator.storage.storages.LOOK_AGAIN_S", 0.1)
+    folder = world.founded.folder
+    async with running(world.founded, now=world.now) as at:
+        await at.declare(STORE)
+        follower = await member(at)
+
+        async def has() -> bool:
+            return generation_at(folder) == follower.generation
+
+        await until(has)
+        before = follower.generation
+        await export(at)
+        await world.lose(at)
+        world.passed_s += refresh_s(at) + 1
+        await look(at)
+        assert at.daemon.repeater.signed == 1
+        for _ in range(10):  # a store is looked after each second
+            await trio.sleep(0.3)
+            assert generation_at(folder) == before
+        world.find()
