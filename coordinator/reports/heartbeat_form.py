@@ -27,6 +27,7 @@ _VOTE, _LIMITS, _REVERTED = record(Vote), record(ScopeLimits), record(Reverted) 
 _FORM = record(Heartbeat)
 _SCOPES, _AFTER = b'"scopes":{', b',"sent_at":'  # canonical, as agents write it
 MOST_REMEMBERED = 20_000
+SCOPES_REMEMBERED = 200_000  # of all together, some 350 bytes each: a node may name SCOPES_MAX, each time others
 _Object = Mapping[str, Any]  # in form: `Heartbeat.parse_object` has seen it
 
 
@@ -68,6 +69,11 @@ class ReportedScopes:
     good: Mapping[str, str]
     reverted: Mapping[str, Reverted]
 
+    @property
+    def size(self) -> int:
+        """How many things are said of scopes."""
+        return sum(map(len, (self.active, self.refused, self.validated, self.good, self.reverted)))
+
 
 def parse(body: bytes, *, most: int = HEARTBEAT_BYTES) -> ReceivedHeartbeat:
     """`bad_request` for what is not exactly a heartbeat, holds control characters, or is too large (rules K53, P23)."""
@@ -84,8 +90,9 @@ class HeartbeatReader:
     they its scopes. All that does not fit is read as a whole, so a body never comes to anything else here.
     """
 
-    def __init__(self, most: int = MOST_REMEMBERED) -> None:
-        self._most = most
+    def __init__(self, most: int = MOST_REMEMBERED, most_scopes: int = SCOPES_REMEMBERED) -> None:
+        self._most, self._most_scopes = most, most_scopes
+        self._scopes = 0
         self._known: OrderedDict[bytes, ReportedScopes] = OrderedDict()
         self._word = secrets.token_hex(16)
         self._in_place = f'"{self._word}"'.encode()
@@ -107,10 +114,15 @@ class HeartbeatReader:
         value = _read(body, most)
         said = _summary_of(value["scopes"])
         if _is_json_of(text, value["scopes"]):
-            self._known[key] = said
-            if len(self._known) > self._most:
-                self._known.popitem(last=False)
+            self._remember(key, said)
         return _heartbeat_of(value, said, body)
+
+    def _remember(self, key: bytes, said: ReportedScopes) -> None:
+        self._known[key] = said
+        self._scopes += said.size
+        while len(self._known) > self._most or self._scopes > self._most_scopes:
+            _, gone = self._known.popitem(last=False)
+            self._scopes -= gone.size
 
     def _read_around(self, body: bytes, start: int, end: int, known: ReportedScopes) -> ReceivedHeartbeat | None:
         """None where they do not stand there."""

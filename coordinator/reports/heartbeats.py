@@ -31,6 +31,7 @@ from snapshot import canonical
 
 ACTION = "features"
 FOLLOWED, FOLLOWED_IN_S = 4, 3_600
+MARKS_REMEMBERED = 8_192  # characters, of some 70 scopes: a longer text is read each time
 
 
 @dataclass(frozen=True)
@@ -233,7 +234,16 @@ def _event_rows(batch: Sequence[ReceivedHeartbeat], now: float) -> list[dict[str
     return [{**row, "received_at": now} for row in rows]
 
 
-@lru_cache(maxsize=records.TEXTS_REMEMBERED)
 def _marks(text: str) -> Mapping[str, ReportedMark]:
+    """What is long is not remembered: of nodes with a thousand scopes, and each change, it would be gigabytes."""
+    return _marks_of(text) if len(text) <= MARKS_REMEMBERED else _read_marks(text)
+
+
+@lru_cache(maxsize=records.TEXTS_REMEMBERED)
+def _marks_of(text: str) -> Mapping[str, ReportedMark]:
     """The same from one report of a node to the next, until it has something new."""
+    return _read_marks(text)
+
+
+def _read_marks(text: str) -> Mapping[str, ReportedMark]:
     return MappingProxyType({scope: ReportedMark(*mark) for scope, mark in json.loads(text).items()})  # our own writing

@@ -363,3 +363,15 @@ def test_only_so_many_are_remembered() -> None:
     for version in (1, 2, 3, 1):
         assert reader.read(body(versions={"route_policy": version})).active["route_policy"].config_version == version
     assert len(reader._known) == 2
+
+
+def test_of_reports_of_many_scopes_fewer_are_remembered() -> None:
+    """rules K53: a member that names other scopes in each report takes no more memory than a fleet does"""
+    reader = HeartbeatReader(most_scopes=100)
+    for start in range(0, 500, 50):
+        many = body(versions={f"service_assignment/org-{number}": 1 for number in range(start, start + 50)})
+        assert reader.read(many) == parse(many)
+        assert sum(len(known.active) for known in reader._known.values()) <= 100
+    small = body()
+    reader.read(small)
+    assert reader.read(small).active is reader.read(small).active

@@ -76,6 +76,19 @@ def test_a_node_restored_from_an_old_disk_is_told(cluster: Database, second: Dat
     assert json.loads(answer.to_bytes())["recorded"] == {"route_policy": {"authority_epoch": 1, "config_version": 9}}
 
 
+def test_marks_of_many_scopes_are_not_remembered(cluster: Database, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By the length of their text; it comes to the same."""
+    announce(cluster, "node-a", 3)
+    remembered = heartbeats._marks_of.cache_info
+    for longest, more in ((20, 0), (heartbeats.MARKS_REMEMBERED, 1)):
+        monkeypatch.setattr(heartbeats, "MARKS_REMEMBERED", longest)
+        heartbeats._marks_of.cache_clear()
+        for _ in range(3):
+            (answer,) = heartbeats.record(cluster, [heartbeat("node-a")], now=NOW)
+            assert answer.recorded.keys() == {"route_policy"}
+        assert remembered().currsize == more
+
+
 def test_a_report_is_never_configuration(cluster: Database) -> None:
     """rules S70"""
     before = contents(cluster, "cluster", "nodes", "resources", "sites", "audit")
