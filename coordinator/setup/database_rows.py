@@ -11,9 +11,10 @@ is of one coordinator's work alone, and of no state, stays where it is.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
 
 import msgpack
-from sqlalchemy import Connection, Table, func, insert, inspect, select, text
+from sqlalchemy import Column, Connection, Table, func, insert, inspect, select, text
 from sqlalchemy.exc import StatementError
 
 from coordinator.base.refusal import Code, Refused
@@ -23,6 +24,7 @@ from coordinator.database.database import Database
 PASSED_OVER = frozenset({"coordinator_reports", "publishing_claims", "readiness", "storage_reports"})
 MOST_BYTES = 1 << 30  # of one row
 _ROWS = 200  # at a time
+_NUMBERS = -(1 << 63), (1 << 63) - 1  # that both databases keep
 
 
 class BadRowsError(Exception):
@@ -146,6 +148,8 @@ class _Unpacking:
     def _add(self, values: Sequence[object]) -> None:
         if self._table is None or len(values) != len(self._table.columns):
             raise BadRowsError("a row is out of form")
+        if not all(map(_fits, self._table.columns, values)):
+            raise BadRowsError(f"a value of {self._table.name} is not what its column is for")
         self._batch.append({column.name: value for column, value in zip(self._table.columns, values, strict=True)})
         self._count += 1
         if len(self._batch) >= _ROWS:
@@ -160,6 +164,17 @@ class _Unpacking:
         if self._table is not None:
             self._flush(self._table)
             _go_on_counting(self._connection, self._table)
+
+
+def _fits(column: Column[Any], value: object) -> bool:
+    """SQLite keeps anything anywhere, and whoever reads it again expects what the schema says."""
+    kind = column.type.python_type
+    if value is None:
+        return bool(column.nullable)
+    if kind in (int, float):
+        least, most = _NUMBERS
+        return isinstance(value, (int, float)) and not isinstance(value, bool) and least <= value <= most
+    return isinstance(value, kind)
 
 
 def _go_on_counting(connection: Connection, table: Table) -> None:

@@ -31,7 +31,8 @@ from coordinator.membership import (
     trimming,
 )
 from coordinator.run import build
-from coordinator.setup import export, import_cluster
+from coordinator.setup import database_rows, export, import_cluster
+from coordinator.setup.database_rows import BadRowsError
 from coordinator.trust import restored_backup
 from snapshot import canonical
 from tests.coordinator.moves import NOW, URL, Place, admit, text, token_of
@@ -282,6 +283,26 @@ def test_a_file_that_was_cut_off_or_changed_anywhere_changes_nothing(a: Place, b
     assert tree(b.folder) == before
     made.file.write_bytes(data)
     b.import_(made.file)
+
+
+@pytest.mark.parametrize("wrong", [1 << 63, float("nan"), "1", b"1", True, None, [1]], ids=repr)
+def test_a_value_of_another_kind_than_its_column_is_no_row_of_ours(tmp_path: Path, wrong: object):
+    """rules K24: whoever has the certificate of an identity can make a file for it, and SQLite keeps anything."""
+    database = Database(f"sqlite:///{tmp_path}/state.db")
+    table = schema.transitions
+    values: list[object] = []
+    for each in database_rows.tables():
+        values.append({"table": each.name, "columns": [column.name for column in each.columns]})
+        if each is table:
+            kinds = {int: 1, float: 1.0, str: "x", bytes: b"x", bool: False}
+            row = [kinds[column.type.python_type] for column in table.columns]
+            row[list(table.columns.keys()).index("number")] = wrong
+            values.append(row)
+    with pytest.raises(BadRowsError):
+        database_rows.unpack([*values, {"rows": 1}], database)
+    values[values.index(row)] = [1 if value is wrong else value for value in row]
+    assert database_rows.unpack([*values, {"rows": 1}], database) == 1
+    database.close()
 
 
 def test_a_history_that_does_not_verify_is_not_taken(a: Place, b: Place, opened: Database):
