@@ -28,6 +28,8 @@ SUFFIX = ".cred"
 TOOL = "systemd-creds"
 _DEADLINE_S = 30.0  # a TPM takes its time
 
+_said: dict[Path, str] = {}  # why a file does not open, as it stands in the log: each attempt finds the same
+
 
 class SealError(Exception):
     """The tool is not there, or refuses; the text says why, and holds no secret."""
@@ -60,10 +62,14 @@ def find(path: Path) -> bytes | None:
         found = place.stat()
         made = private_bytes(place)
     try:
-        return _open(place.name.removesuffix(SUFFIX), made, found.st_uid)
+        opened = _open(place.name.removesuffix(SUFFIX), made, found.st_uid)
     except SealError as error:
-        log.error("a sealed secret does not open here", file=str(place), reason=str(error))  # noqa: TRY400 - no trace needed
+        if _said.get(place) != str(error):
+            _said[place] = str(error)
+            log.error("a sealed secret does not open here", file=str(place), reason=str(error))  # noqa: TRY400 - no trace needed
         return None
+    _said.pop(place, None)
+    return opened
 
 
 @lru_cache(maxsize=64)

@@ -117,6 +117,8 @@ def test_what_did_not_open_once_is_tried_again(
     found = OwnSecrets(tmp_path / "keys", {})
     assert (found.seed(), found.config_keys()) == (None, ())
     assert capsys.readouterr().err.count("a sealed secret does not open here") == 2
+    assert found.seed() is None  # tried again, and not said again
+    assert capsys.readouterr().err == ""
     (tmp_path / "away").unlink()
     assert has(found)
     asked = (tmp_path / "said").read_text()
