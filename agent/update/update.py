@@ -151,8 +151,10 @@ class Update:
             due = [
                 wanted_scope for wanted_scope in planned.wanted if not self.put_offs.holds(RetryKey.of(wanted_scope))
             ]
+            epoch = self.node.holdings.held_head[0]
             for turn in in_turns(due, self.node.holdings):
-                await self._bring(turn)
+                if self.node.holdings.held_head[0] == epoch:  # else a head has ended the turn before, and so this one
+                    await self._bring(turn)
             await self._settle()
             await self.sources.keep()
             return min(due_in_s, self.put_offs.rest_s())

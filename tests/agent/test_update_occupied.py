@@ -94,6 +94,33 @@ async def test_what_is_handed_in_waits_for_no_part_of_a_round(tmp_path, mock_clo
         nursery.cancel_scope.cancel()
 
 
+async def test_a_newcomers_second_part_is_of_the_same_epoch_as_its_first(tmp_path, mock_clock):
+    """rules K46: the head of the new epoch ends the first part of a round; the second one does not begin"""
+    async with lab(tmp_path, mock_clock) as started, bench(started) as one, trio.open_nursery() as nursery:
+        server = one.server
+        await one.enrol()
+        thief = Thief(server)
+        thief.snapshot({"peers": {}, "padding": {"p": "x" * 500_000}}, "peer_directory")
+        for number in range(SLOW):
+            thief.snapshot({"s": {"padding": "x" * 50_000}}, f"service_assignment/s{number:02}")
+        server.instead = lambda request, data: Response(
+            200, (), data if "node_" in request else dripping(data, FAST_ENOUGH)
+        )
+        thief.say()
+        await one.outside.refresh.ask(one.coordinator)
+        nursery.start_soon(one.outside.update.bring_up)
+        await begun(server, "GET /v1/documents/peer_directory-1")
+        his, answers = dict(server.documents), server.instead
+        thief.leave()
+        server.documents, server.instead = his | server.documents, answers  # who has his coordinator's ear
+        for document in repair(server)[:3]:
+            assert await hand_in(one, document) == "activated"
+        with trio.fail_after(4 * PATIENCE_S):
+            async with one.outside.update.lock:
+                assert NEXT.replace("s01", "s00") not in server.requests
+        nursery.cancel_scope.cancel()
+
+
 async def test_what_the_next_head_brings_does_not_wait_for_a_round(held, mock_clock):
     """rules K46: by the network"""
     repair(held.server)
