@@ -108,7 +108,10 @@ class Replicating:
         listings = [await self._ask(source) for source in sources]
         whole = [listing for listing in listings if listing is not None]
         if len(whole) == len(sources):
-            await self._let_go(whole)
+            try:
+                await self._let_go(whole)
+            except StoreError as error:  # this node's own disk: what lies here is served all the same
+                log.warning("what no store lists any more stays", fault=error.fault, detail=error.detail)
 
     def _is_brought(self) -> bool:
         """A coordinator may come back while others are asked."""

@@ -301,6 +301,24 @@ async def test_what_no_source_lists_goes_after_the_grace_but_for_what_is_needed(
             assert set(kept(made)) == {"trust/1.hfs"}, "no head is in its time"
 
 
+async def test_a_disk_that_lets_nothing_go_keeps_nobody_from_being_served(one, mock_clock):
+    """rules L35: what is to be remembered has no room; it goes once it has"""
+    async with copying(one, "sibling") as (made, (sibling,)):
+        sibling.files = published(made)
+        await made.copier.round()
+        (made.kept.place("removed")).mkdir()
+        before, sibling.files = kept(made), {}
+        mock_clock.jump(25 * HOUR)
+        await made.copier.round()
+        mock_clock.jump(GRACE_S + 1)
+        await made.copier.round()
+        assert kept(made) == before
+        made.kept.place("removed").rmdir()
+        for _ in range(2):
+            await made.copier.round()
+        assert set(kept(made)) == {"trust/1.hfs"}
+
+
 async def test_nothing_goes_once_a_coordinator_is_there_again(one, mock_clock):
     """rules K32: it comes while a source is asked, has seen what lies here, and does not bring that again"""
     async with copying(one, "sibling") as (made, (sibling,)):
