@@ -3,10 +3,13 @@
 After a start nothing is known, so each node is compiled whole, once. From then on a change of the declared state adds
 what change_impact.py names, and a node whose publication went out is struck off. Where that was made from another model
 than the declared one (gates.py), what the two differ in is noted again: what is noted of a node is always what may
-differ between what it was given last and what is declared. Losing this costs work, never correctness.
+differ between what it was given last and what is declared. So it counts only while the head that is out is the one that
+was published here: of what another coordinator has published meanwhile, from a state that was perhaps never seen here,
+nothing is noted, and the node is compiled whole. One that lost its swap to a change is not: its head is what it was.
+Losing this costs work, never correctness.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence, Set
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 
@@ -15,7 +18,7 @@ from coordinator.base.settings import CoordinatorSettings
 from coordinator.changes.undoing import UndoneModels
 from coordinator.configs.compiled_contents import CompiledContents
 from coordinator.database import catalog
-from coordinator.database.database import Database
+from coordinator.database.database import Database, Transaction
 from coordinator.declared import views
 from coordinator.declared.change_impact import affected_scopes
 from coordinator.declared.contents import ReadPart
@@ -23,6 +26,7 @@ from coordinator.declared.model import Model
 from coordinator.keys.signing_key import SigningKey
 from coordinator.publishing import heads, published_state
 from coordinator.publishing.gates import Gates, NodeGate
+from coordinator.publishing.heads import Pair
 from coordinator.publishing.publication import Compile, Draft, NodeContents, Offered, draft
 from coordinator.publishing.published_state import Situation
 from coordinator.publishing.remembered import PublishedMemory
@@ -38,13 +42,13 @@ SCOPES_OF_NODE = 8  # about so many, where it is compiled whole
 
 @dataclass
 class Backlog:
-    """`followed`: the state up to which changes are noted. `known`: nodes published whole since the start. `models`:
-    what nodes go by that are held back. `remembered`: of what is out. `reviewer`: of what is signed. `unlisted`: why
-    nodes must not be told of these CAs, or nothing.
+    """`followed`: the state up to which changes are noted. `known`: nodes published whole since the start, and with
+    which head last. `models`: what nodes go by that are held back. `remembered`: of what is out. `reviewer`: of what is
+    signed. `unlisted`: why nodes must not be told of these CAs, or nothing.
     """
 
     followed: Model | None = None
-    known: set[str] = field(default_factory=set)
+    known: dict[str, Pair] = field(default_factory=dict)
     changed: dict[str, set[Scope]] = field(default_factory=dict)
     models: UndoneModels = field(default_factory=UndoneModels)
     remembered: PublishedMemory = field(default_factory=PublishedMemory)
@@ -58,16 +62,17 @@ class Backlog:
                 self.changed.setdefault(node_id, set()).add(scope)
         self.followed = model
 
-    def scopes(self, gate: NodeGate, node_id: str, reads: Set[str] | None = None) -> dict[Scope, bool]:
+    def scopes(self, gate: NodeGate, situation: Situation) -> dict[Scope, bool]:
         """What the node may hold and can read; True for what is to be compiled again. What was held back has nothing
         published, so it is compiled as soon as it is not.
         """
+        node_id, is_known = situation.node_id, self.known.get(situation.node_id) == situation.head
         self._otherwise[node_id] = gate.otherwise
         subject = gate.model.subjects.get(node_id)
         held = () if subject is None else views.scopes(gate.model, subject)
         changed = self.changed.get(node_id, set()) | gate.otherwise
-        waiting = features.unreadable_scopes(held, reads)
-        return {scope: node_id not in self.known or scope in changed for scope in held if scope not in waiting}
+        waiting = features.unreadable_scopes(held, situation.features)
+        return {scope: not is_known or scope in changed for scope in held if scope not in waiting}
 
     def first_of(self, node_ids: Sequence[str]) -> Sequence[str]:
         """As many as may be published at once: while a batch is written, every report waits for the one writer."""
@@ -83,14 +88,14 @@ class Backlog:
         self.remembered.heads.put(node_id, draft.known)
         for document in draft.new:
             self.remembered.keep_document(document)
-        self.known.add(node_id)
+        self.known[node_id] = (draft.publication.head.authority_epoch, draft.publication.head.config_version)
         self.changed.pop(node_id, None)
         if otherwise := self._otherwise.pop(node_id, frozenset()):
             self.changed[node_id] = set(otherwise)
 
     def note_failure(self, node_id: str) -> None:
         """Whole again, next time."""
-        self.known.discard(node_id)
+        self.known.pop(node_id, None)
 
 
 @dataclass(frozen=True)
@@ -119,23 +124,43 @@ def prepare(
     """The next publication of the first of these nodes, from one consistent reading. Nothing is written. Refused
     `stale_state` where the database is from before an exchange of CAs that this coordinator has gone through.
     """
-    drafts, unsigned = [], {}
     with database.read() as transaction:
-        model = catalog.load(transaction)
-        if why := backlog.unlisted(model.authorities):
-            raise Refused(Code.STALE_STATE, why, remedy="it is listed at the next look at the database")
-        backlog.follow(model)
-        node_ids = backlog.first_of(node_ids)
-        issue = published_state.read_issue(transaction, keys, settings, now)
-        read = published_state.reader(transaction)
-        gates = Gates.read(transaction, model, node_ids, backlog.models, read)
-        backlog.reviewer.begin(issue.bundle, issue.revocations)
-        case = _Round(issue, backlog, SharedDocuments(transaction, backlog.reviewer, backlog.remembered), read)
-        for node_id, situation in published_state.read_situations(transaction, node_ids, backlog.remembered).items():
-            try:
-                drafts.append(_draft(case, situation, gates.of(node_id, situation.held.keys())))
-            except Unpublishable as fault:
-                unsigned[node_id] = fault
+        return prepare_within(transaction, backlog, keys, settings, node_ids, now)
+
+
+def prepare_within(
+    transaction: Transaction,
+    backlog: Backlog,
+    keys: Sequence[SigningKey],
+    settings: CoordinatorSettings,
+    node_ids: Sequence[str],
+    now: float,
+    is_enough: Callable[[], bool] = bool,
+) -> Batch:
+    """The same, from what is read in this transaction. `is_enough`: asked after each node; the others are left."""
+    drafts: list[Draft] = []
+    unsigned: dict[str, Unpublishable] = {}
+    model = catalog.load(transaction)
+    if why := backlog.unlisted(model.authorities):
+        raise Refused(Code.STALE_STATE, why, remedy="it is listed at the next look at the database")
+    backlog.follow(model)
+    node_ids = backlog.first_of(node_ids)
+    issue = published_state.read_issue(transaction, keys, settings, now)
+    read = published_state.reader(transaction)
+    gates = Gates.read(transaction, model, node_ids, backlog.models, read)
+    backlog.reviewer.begin(issue.bundle, issue.revocations)
+    case = _Round(issue, backlog, SharedDocuments(transaction, backlog.reviewer, backlog.remembered), read)
+    situations = published_state.read_situations(transaction, node_ids, backlog.remembered)
+    for count, node_id in enumerate(node_ids):
+        if count and is_enough():
+            return Batch(tuple(drafts), unsigned, node_ids[:count])
+        situation = situations.get(node_id)
+        if situation is None:
+            continue
+        try:
+            drafts.append(_draft(case, situation, gates.of(node_id, situation.held.keys())))
+        except Unpublishable as fault:
+            unsigned[node_id] = fault
     return Batch(tuple(drafts), unsigned, node_ids)
 
 
@@ -158,7 +183,7 @@ def _draft(case: _Round, situation: Situation, gate: NodeGate) -> Draft:
     node_id = situation.node_id
     told = NodeContents(
         gate.model.subjects.get(node_id),
-        case.backlog.scopes(gate, node_id, situation.features),
+        case.backlog.scopes(gate, situation),
         case.compiler(gate.model, node_id),
         gate.marks,
         tuple(_offered_contents(case, situation, gate)),

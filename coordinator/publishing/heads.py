@@ -30,7 +30,10 @@ One transaction for a batch, judged node by node: a node that lost its swap does
 Rejected:
 
 - A lock on the node while it is compiled: a coordinator that stalls would hold it, and needs a timeout, which is a
-  guess.
+  guess. Who loses again and again is compiled within the transaction instead (locked_batch.py).
+- Accepting what was made from a generation that is over, to be made again at once: a halt, a revocation or a role that
+  was taken away would each have to be found in what lies between, and one that is overlooked is told to a node after
+  it was taken back.
 - Leaving it to the database's isolation: SQLite and PostgreSQL refuse in different ways, and neither refusal says why.
 - Keeping all heads: only the newest is ever handed out; history is the lines of `published`.
 """
@@ -104,23 +107,27 @@ def basis(transaction: Transaction, node_id: str) -> Basis:
 
 
 def due(transaction: Transaction, now: float, *, round_s: float = 0, most: int = 0) -> list[str]:
-    """Members whose head is missing, behind their generation, or past its `refresh_after`; in order of the ids. Asked
-    each second, and after each change: by indexes, of those alone that are behind or past it.
+    """Members whose head is missing, behind their generation, or past its `refresh_after`; those without one first,
+    and then whose head ends first. Asked each second, and after each change: by indexes, of those alone that are behind
+    or past it.
 
     Where one is past it, those that will be within `round_s` come along, the first of them, until there are `most`: a
     small fleet is renewed by the batch, and not by a transaction for each node.
     """
     nodes, heads = schema.nodes, schema.heads
     is_behind = nodes.c.published < nodes.c.generation
-    behind = {row.node_id for row in transaction.rows(select(nodes.c.node_id).where(is_behind))}
+    joined = nodes.outerjoin(heads, nodes.c.node_id == heads.c.node_id)
+    columns = select(nodes.c.node_id, heads.c.expires_at).select_from(joined)
+    ends = {row.node_id: row.expires_at or 0 for row in transaction.rows(columns.where(is_behind))}
     joined = heads.join(nodes, nodes.c.node_id == heads.c.node_id)
-    columns = select(heads.c.node_id, heads.c.refresh_after).select_from(joined)
+    columns = select(heads.c.node_id, heads.c.refresh_after, heads.c.expires_at).select_from(joined)
     rows = transaction.rows(columns.where(heads.c.refresh_after <= now + round_s))
-    soon = sorted((row.refresh_after, row.node_id) for row in rows if row.node_id not in behind)
-    found = [*behind, *(node_id for at, node_id in soon if at <= now)]
+    soon = sorted((row.refresh_after, row.node_id, row.expires_at) for row in rows if row.node_id not in ends)
+    ends |= {node_id: end for at, node_id, end in soon if at <= now}
     if soon and soon[0][0] <= now:
-        found += [node_id for at, node_id in soon if at > now][: max(0, most - len(found))]
-    return sorted(found)
+        early = [(node_id, end) for at, node_id, end in soon if at > now]
+        ends |= dict(early[: max(0, most - len(ends))])
+    return sorted(ends, key=lambda node_id: (ends[node_id], node_id))
 
 
 def publish(database: Database, publications: Sequence[Publication], *, actor: str, now: float) -> dict[str, Refused]:
@@ -128,29 +135,34 @@ def publish(database: Database, publications: Sequence[Publication], *, actor: s
 
     One transaction for all: a node that lost its swap (`conflict`: compile again) does not hold up the others.
     """
+    with database.change(actor=actor, now=now, after_move=True) as transaction:
+        return publish_within(transaction, publications)
+
+
+def publish_within(transaction: Transaction, publications: Sequence[Publication]) -> dict[str, Refused]:
+    """The same, in a change that is open already."""
     if len({publication.node_id for publication in publications}) < len(publications):
         raise ValueError("one publication for each node")
     refusals: dict[str, Refused] = {}
     accepted: list[_Accepted] = []
     numbered: dict[Numbered, bytes] = {}
-    with database.change(actor=actor, now=now, after_move=True) as transaction:
-        cluster_state.sound(transaction)
-        found = _find_changed(transaction, publications)
-        read = _read(transaction, found)
-        for changed in found:
-            try:
-                candidate = _accept(transaction, changed, read)
-                _check_numbers(candidate, numbered)
-            except Refused as refused:
-                refusals[changed.publication.node_id] = refused
-            else:
-                accepted.append(candidate)
-                numbered |= _numbers(candidate)
-        _write(transaction, accepted, read)
-        latest = max([read.standing.last_issued_at, *(candidate.publication.head.issued_at for candidate in accepted)])
-        transaction.run(update(schema.cluster).values(last_issued_at=latest))
-        subject = publications[0].node_id if len(publications) == 1 else f"{len(publications)} nodes"
-        transaction.audit("publish", subject, None, {"refused": sorted(refusals)})
+    cluster_state.sound(transaction)
+    found = _find_changed(transaction, publications)
+    read = _read(transaction, found)
+    for changed in found:
+        try:
+            candidate = _accept(transaction, changed, read)
+            _check_numbers(candidate, numbered)
+        except Refused as refused:
+            refusals[changed.publication.node_id] = refused
+        else:
+            accepted.append(candidate)
+            numbered |= _numbers(candidate)
+    _write(transaction, accepted, read)
+    latest = max([read.standing.last_issued_at, *(candidate.publication.head.issued_at for candidate in accepted)])
+    transaction.run(update(schema.cluster).values(last_issued_at=latest))
+    subject = publications[0].node_id if len(publications) == 1 else f"{len(publications)} nodes"
+    transaction.audit("publish", subject, None, {"refused": sorted(refusals)})
     return refusals
 
 

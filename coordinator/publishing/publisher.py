@@ -11,10 +11,13 @@ The rules of the room:
    was beaten to it, finds the same answer.
 2. Three steps, in three places: compile and sign in a thread of the compiler, publish in one transaction, tell those
    who wait on the event loop. Only the second changes anything, and it is refused where the first is outdated.
-3. Several coordinators may publish at once. Each says first which nodes it takes (replicas/claims.py), so that none
+3. What changes faster than it compiles loses each swap. So the nodes whose head ends first go first, a batch after one
+   that has lost some is half as large, and whoever was outrun MOST_OUTRUN times in a row is compiled within the
+   transaction that publishes it (locked_batch.py), which nothing can outrun: one node at least with each of these.
+4. Several coordinators may publish at once. Each says first which nodes it takes (replicas/claims.py), so that none
    makes what another one makes. Who comes second for a node all the same gets `conflict` and leaves it alone for a
    moment; there is no leader, and nothing is lost when one dies between two steps.
-4. Nothing is signed while the clock is in doubt, while the database turned out to be restored, or with keys that were
+5. Nothing is signed while the clock is in doubt, while the database turned out to be restored, or with keys that were
    exchanged in between.
 
 Example. An apply touches 3,000 of 4,000 nodes. They are compiled in batches, and each batch goes out before the
@@ -39,6 +42,7 @@ from dataclasses import dataclass, field, replace
 import trio
 from sqlalchemy.exc import SQLAlchemyError
 
+from coordinator.base import clock
 from coordinator.base.backoff import Resting
 from coordinator.base.refusal import Refused
 from coordinator.base.settings import CoordinatorSettings
@@ -47,7 +51,7 @@ from coordinator.database.database import Database
 from coordinator.database.database_fault import line_of
 from coordinator.database.documents import Document, HeadEntry, container_of
 from coordinator.keys.signing_key import SigningKey
-from coordinator.publishing import backlog, heads
+from coordinator.publishing import backlog, heads, locked_batch
 from coordinator.publishing.backlog import Backlog, Batch
 from coordinator.publishing.board import Board, News
 from coordinator.publishing.handouts import Handouts
@@ -61,6 +65,7 @@ from wire.logs import log
 
 TICK_S = 1.0
 BATCH = 256  # nodes, at most; fewer where much is compiled of each (backlog.py)
+MOST_OUTRUN = 2
 ROUNDS = 30  # of renewals, at most, in the time of one head: half a minute as it is set
 ACTOR = "coordinator"
 
@@ -120,6 +125,7 @@ class Publisher:
         self._woken = trio.Event()
         self.health = Health()
         self._resting = Resting(trio.current_time)
+        self._most = BATCH
 
     def wake(self) -> None:
         """Something has changed: look now."""
@@ -193,7 +199,7 @@ class Publisher:
 
     async def _publish_all(self, waiting: Sequence[str], due_by: float) -> None:
         while waiting:
-            batch = waiting[:BATCH]
+            batch = self._next_of(waiting)
             taken = await self._take(batch, due_by)
             tried = await self._publish(taken) if taken else ()
             if taken and not tried:
@@ -204,6 +210,15 @@ class Publisher:
             self.health.behind = len(waiting) + len(self._resting)
             if self._urgent:
                 return  # somebody waits: begin anew, with them first
+
+    def _next_of(self, waiting: Sequence[str]) -> Sequence[str]:
+        """The first one, and those after it that are published as it is."""
+        is_outrun = self._is_outrun(waiting[0])
+        like_it = [node_id for node_id in waiting if self._is_outrun(node_id) is is_outrun]
+        return like_it[: locked_batch.MOST if is_outrun else self._most]
+
+    def _is_outrun(self, node_id: str) -> bool:
+        return self._resting.times_outrun(node_id) >= MOST_OUTRUN
 
     async def _take(self, node_ids: Sequence[str], due_by: float) -> Sequence[str]:
         """Of these, what no other replica is at work on."""
@@ -220,6 +235,8 @@ class Publisher:
             return ()
         keys = self.keys
         try:
+            if self._is_outrun(node_ids[0]):
+                return await self._publish_under_lock(node_ids, now)
             batch: Batch = await in_compiler(
                 backlog.prepare, self._database, self._backlog, keys, self._settings, node_ids, now
             )
@@ -233,10 +250,32 @@ class Publisher:
             return ()
         return () if batch.unsigned and not batch.drafts else batch.node_ids
 
+    async def _publish_under_lock(self, node_ids: Sequence[str], now: float) -> Sequence[str]:
+        """A refusal is no conflict here: there is nobody to come second to."""
+        batch, refusals = await in_database(
+            locked_batch.publish,
+            self._database,
+            self._backlog,
+            self.keys,
+            self._settings,
+            node_ids,
+            actor=ACTOR,
+            now=now,
+            elapsed_s=clock.elapsed_s,
+        )
+        self._note(batch)
+        self._tell(batch.drafts, refusals)
+        for node_id, refused in refusals.items():
+            self._backlog.note_failure(node_id)
+            self._resting.note_failure(node_id)
+            self.health.failed[node_id] = {HEAD: Unpublishable(refused.code.value, refused.detail)}
+        return batch.node_ids
+
     async def _put_out(self, drafts: Sequence[Draft]) -> None:
         if drafts:
             publications = [draft.publication for draft in drafts]
             refusals = await in_database(heads.publish, self._database, publications, actor=ACTOR, now=self._now())
+            self._most = max(1, len(drafts) // 2) if refusals else min(BATCH, 2 * self._most)
             self._tell(drafts, refusals)
 
     def _cannot(self, fault: str) -> None:
@@ -272,7 +311,6 @@ class Publisher:
             self._newcomers.note_attempt(publication.node_id)
             if refused is not None:
                 self.health.conflicts += 1
-                self._backlog.note_failure(publication.node_id)
                 log.info(
                     "changed or published by somebody else meanwhile", node=publication.node_id, detail=refused.detail
                 )

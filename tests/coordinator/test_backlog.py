@@ -2,8 +2,13 @@
 
 import pytest
 
+from coordinator.database import catalog
+from coordinator.database.database import Database
+from coordinator.publishing import heads, published_state
 from coordinator.publishing.backlog import MOST_SCOPES, SCOPES_OF_NODE, Backlog
+from coordinator.publishing.gates import NodeGate
 from snapshot.identifiers import parse_scope
+from tests.coordinator.publishing import STATE, Press
 
 NODES = [f"n{number}" for number in range(MOST_SCOPES)]
 MANY = {parse_scope(f"route_policy/s{number}") for number in range(MOST_SCOPES + 1)}
@@ -21,5 +26,39 @@ ONE = {parse_scope("route_policy/berlin")}
     ],
 )
 def test_a_batch_is_bounded_by_what_is_compiled_anew(known: set, changed: dict, count: int) -> None:
-    kept = Backlog(known=known, changed=changed)
+    kept = Backlog(known=dict.fromkeys(known, (1, 1_000)), changed=changed)
     assert kept.first_of(NODES) == NODES[:count]
+
+
+def test_what_another_coordinator_has_published_from_a_state_never_seen_here_is_taken_back(database: Database) -> None:
+    """rules K21, X16: declared, published over there, and taken back: nothing has changed here since the last look,
+    and yet the node does not go on with what was taken back.
+    """
+    here = Press.founded(database, "node-a", "node-b")
+    here.publish()
+    first = here.reader().follow()
+    there = Press(database, bundles=here.bundles)
+    here.apply(STATE.replace("workers: 4", "workers: 5"))
+    there.publish()
+    other = here.reader().follow()
+    (scope,) = (scope for scope in other.holder.active if other.text(scope) != first.text(scope))
+    here.apply(STATE)
+    here.publish()
+    assert here.reader().follow().text(scope) == first.text(scope)
+
+
+def test_who_lost_its_swap_to_a_change_is_not_compiled_whole_again(database: Database) -> None:
+    press = Press.founded(database, "node-a", "node-b")
+    press.publish()
+    press.apply(STATE.replace("workers: 4", "workers: 5"))
+    late = press.prepare()
+    press.apply(STATE.replace("workers: 4", "workers: 6"))
+    publications = [draft.publication for draft in late.drafts]
+    refused = heads.publish(database, publications, actor="coordinator", now=press.now)
+    assert refused.keys() == {"node-a"}
+    with database.read() as transaction:
+        (situation,) = published_state.read_situations(transaction, ["node-a"]).values()
+        model = catalog.load(transaction)
+    press.kept.follow(model)
+    scopes = press.kept.scopes(NodeGate(model), situation)
+    assert 0 < sum(scopes.values()) < len(scopes)

@@ -48,6 +48,22 @@ def test_who_was_outrun_rests_least_and_stays_in_its_place() -> None:
         assert resting.ready(["a", "b"]) == ["a", "b"]
 
 
+def test_how_often_one_was_outrun_is_counted_until_it_is_published_or_fails_or_is_due_no_more() -> None:
+    resting = Resting(Clock())
+    for settle in (
+        resting.note_success,
+        resting.note_failure,
+        lambda _: resting.ready(["b"]),
+        lambda _: resting.clear(),
+    ):
+        resting.outrun("a")
+        resting.outrun("a")
+        resting.ready(["a"])
+        assert resting.times_outrun("a") == 2
+        settle("a")
+        assert resting.times_outrun("a") == 0
+
+
 def test_what_is_due_no_more_or_may_be_mended_is_forgotten() -> None:
     clock = Clock()
     resting = Resting(clock)

@@ -107,8 +107,8 @@ def test_who_is_to_get_a_new_head_is_who_was(first: Database) -> None:
             connection.execute(text(head), {"node": name, "generation": generation})
     first.migrate()
     with first.read() as transaction:
-        assert heads.due(transaction, 99) == ["node-b", "node-c"]
-        assert heads.due(transaction, 100) == ["node-a", "node-b", "node-c"]
+        assert heads.due(transaction, 99) == ["node-c", "node-b"]
+        assert heads.due(transaction, 100) == ["node-c", "node-a", "node-b"]
 
 
 def test_what_came_later_works_in_it(first: Database) -> None:

@@ -5,14 +5,17 @@ from dataclasses import dataclass
 import pytest
 import trio
 import trio.testing
-from sqlalchemy import update
+from sqlalchemy import func, select, update
 from sqlalchemy.exc import OperationalError
 
+from coordinator.base import backoff
+from coordinator.base.refusal import Code, Refused
 from coordinator.base.settings import CoordinatorSettings
 from coordinator.base.threads import in_database
-from coordinator.database import schema
+from coordinator.database import cluster_state, schema
 from coordinator.database.database import Database
 from coordinator.keys.signing_key import SigningKey
+from coordinator.membership import revocation
 from coordinator.publishing import declarations, heads, publisher
 from coordinator.publishing.board import Board
 from coordinator.publishing.publisher import Publisher
@@ -281,3 +284,137 @@ async def test_a_batch_that_cannot_be_signed_keeps_nobody_else_waiting(database:
         assert {"a0", "a1"} <= set(made.health.failed) <= {"a0", "a1", "a2"}
         assert made.health.failed["a0"]["head"].reason == "stale_epoch"
         nursery.cancel_scope.cancel()
+
+
+NODES = tuple(f"node-{letter}" for letter in "abcdef")
+
+
+class Disturbed:
+    """A publisher whose every batch is met by a change that touches all nodes, between its reading and its swap; where
+    there is no such moment, right after it.
+    """
+
+    def __init__(self, press: Press, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.press, self.changes = press, 0
+        self.made, self.board = publisher_of(press)
+        monkeypatch.setattr(backoff, "LEAST_S", 0.0)
+        monkeypatch.setattr(publisher.backlog, "prepare", self._changed_after(publisher.backlog.prepare))
+        monkeypatch.setattr(publisher.locked_batch, "publish", self._changed_after(publisher.locked_batch.publish))
+
+    def _changed_after(self, operation):
+        def disturbed(*arguments, **named):
+            found = operation(*arguments, **named)
+            self.change()
+            return found
+
+        return disturbed
+
+    def change(self) -> None:
+        self.changes += 1
+        self.press.apply(STATE.replace("workers: 4", f"workers: {self.changes}"))
+        with self.press.database.change(actor="root", now=self.press.now) as transaction:
+            transaction.audit("touch", "everybody")
+            cluster_state.raise_generations(transaction, NODES)
+
+    def heads(self) -> dict[str, int]:
+        with self.press.database.read() as transaction:
+            return {node_id: basis.published for node_id, basis in heads.bases(transaction, NODES).items()}
+
+
+async def test_steady_changes_of_all_nodes_keep_no_head_from_being_renewed(database: Database, monkeypatch) -> None:
+    """rules K21, H2: each swap is lost, and every node has a new head all the same, again and again; what is signed is
+    what was declared when it went out, and the node's verifier takes it.
+    """
+    press = Press.founded(database, *NODES)
+    disturbed = Disturbed(press, monkeypatch)
+    before = disturbed.heads()
+    for _ in range(3):
+        for _ in range(publisher.MOST_OUTRUN + 1):
+            await disturbed.made._publish_due()
+        after = disturbed.heads()
+        assert all(after[node_id] > before[node_id] for node_id in NODES), (before, after)
+        before = after
+        for node_id in NODES:
+            press.reader(node_id).follow()
+    assert disturbed.made.health.conflicts >= len(NODES) * publisher.MOST_OUTRUN
+    assert disturbed.made.health.failed == {}
+
+
+async def test_where_one_node_is_compiled_at_a_time_those_go_first_whose_heads_end_first(
+    database: Database, monkeypatch
+) -> None:
+    """rules H2: though what was published just now is due again before the next one is, none is passed over."""
+    press = Press.founded(database, *NODES)
+    for node_id in reversed(NODES):
+        press.publish(node_id)
+        press.now += 1
+    monkeypatch.setattr(publisher.locked_batch, "HELD_S", 0.0)
+    disturbed = Disturbed(press, monkeypatch)
+    disturbed.change()
+    order: list[str] = []
+    announce = disturbed.board.announce
+    monkeypatch.setattr(
+        disturbed.board, "announce", lambda node_id, news: (order.append(node_id), announce(node_id, news))
+    )
+    for _ in range(publisher.MOST_OUTRUN + 1):
+        await disturbed.made._publish_due()
+    assert order == [*reversed(NODES)]
+
+
+async def test_who_is_revoked_while_changes_are_steady_is_in_no_head_after_it(database: Database, monkeypatch) -> None:
+    """rules K22: what is published under the lock is of the state that is committed, with its revocations."""
+    press = Press.founded(database, *NODES)
+    disturbed = Disturbed(press, monkeypatch)
+    for _ in range(publisher.MOST_OUTRUN - 1):
+        await disturbed.made._publish_due()
+    change = disturbed.change
+
+    def revoke() -> None:
+        """It is the change to which the first batch is lost now."""
+        revocation.revoke_node(database, "node-f", reason="stolen", actor="root", now=press.now)
+        monkeypatch.setattr(disturbed, "change", change)
+
+    monkeypatch.setattr(disturbed, "change", revoke)
+    await disturbed.made._publish_due()
+    assert set(disturbed.heads().values()) == {0}
+    await disturbed.made._publish_due()
+    for node_id in NODES:
+        assert press.head(node_id).revocations.node_ids == {"node-f"}
+
+
+async def test_what_is_refused_under_the_lock_is_said_and_rests_ever_longer(database: Database, monkeypatch) -> None:
+    """rules P1: nobody else came first, so it is a fault, and the others do not wait behind it."""
+    press = Press.founded(database, "node-a", "node-b")
+    made, _ = publisher_of(press)
+    for _ in range(publisher.MOST_OUTRUN):
+        made._resting.outrun("node-a")
+    monkeypatch.setattr(backoff, "LEAST_S", 0.0)
+    made._resting._until.clear()
+    accept = heads._accept
+
+    def refusing(transaction, changed, read):
+        if changed.publication.node_id == "node-a":
+            raise Refused(Code.CONFLICT, "not this one")
+        return accept(transaction, changed, read)
+
+    monkeypatch.setattr(heads, "_accept", refusing)
+    await made._publish_due()
+    assert str(made.health.failed["node-a"]["head"]) == "conflict: not this one"
+    assert made._resting.has_failed("node-a") and made._resting.times_outrun("node-a") == 0
+    monkeypatch.setattr(heads, "_accept", accept)
+    await made._publish_due()
+    assert made.health.failed == {} and made.health.published_heads == 2
+
+
+async def test_nothing_is_committed_where_nothing_can_be_signed_under_the_lock(database: Database) -> None:
+    """rules S72"""
+    press = Press.founded(database, "node-a")
+    with database.read() as transaction:
+        before = transaction.number(select(func.count()).select_from(schema.audit))
+    batch, refusals = publisher.locked_batch.publish(
+        database, press.kept, (), press.settings, ["node-a"], actor="coordinator", now=press.now, elapsed_s=float
+    )
+    assert (batch.drafts, refusals) == ((), {})
+    assert batch.unsigned["node-a"].reason == "no_signer"
+    with database.read() as transaction:
+        assert transaction.number(select(func.count()).select_from(schema.audit)) == before
