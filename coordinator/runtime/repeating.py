@@ -7,12 +7,12 @@ is signed here has (publishing/review.py); one that says less of revocations tha
 What is announced is never behind what the board has, so a head that was published meanwhile is not replaced.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 
 import trio
 
-from coordinator.base.threads import in_compiler
+from coordinator.base.threads import in_compiler, in_library
 from coordinator.publishing import review
 from coordinator.publishing.board import Board, News
 from coordinator.publishing.signing_context import Issue, Unpublishable
@@ -85,16 +85,18 @@ class Repeater:
         return True
 
 
-def repeated_heads(board: Board, absence: Absence, standstill: Standstill) -> list[RepeatedHead]:
+async def repeated_heads(board: Board, absence: Absence, standstill: Standstill) -> list[RepeatedHead]:
     """Those that stores are to have as well, while heads may be signed again: from where the cluster was exported none,
-    though whoever asks there still gets them.
+    though whoever asks there still gets them. Of a large fleet on a thread.
     """
     if not absence.may_sign or standstill.why or standstill.moved is not None:
         return []
+    return await in_library(_list_repeated, board.items())
+
+
+def _list_repeated(heads: Iterable[tuple[str, News]]) -> list[RepeatedHead]:
     return [
-        RepeatedHead(node_id, news.first.container, news.container)
-        for node_id, news in board.items()
-        if news.first is not None
+        RepeatedHead(node_id, news.first.container, news.container) for node_id, news in heads if news.first is not None
     ]
 
 

@@ -9,7 +9,7 @@ While it is away nothing but the heads that are signed again meanwhile (runtime/
 coordinator that kept the store up when it went.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import trio
@@ -59,7 +59,7 @@ class StorageKeeper:
     now: Callable[[], float]
     published: Callable[[], int]
     fault: Callable[[], str]
-    repeated: Callable[[], Sequence[RepeatedHead]]
+    repeated: Callable[[], Awaitable[Sequence[RepeatedHead]]]
     check_s: float
     poll_s: float
     reports: dict[str, StoreReport] = field(default_factory=dict)  # of the stores that this coordinator keeps up
@@ -114,7 +114,7 @@ class StorageKeeper:
                 if kept is None or kept.way.name != way.name:
                     kept = KeptStore(self._keeping, endpoint_id, way)
                 kept.way = way
-                if repeated := self.repeated():
+                if repeated := await self.repeated():
                     await kept.repeat(repeated)
                 else:
                     await kept.turn(await in_library(wanted_files, self._look.tree, Shard.of(endpoint)))
