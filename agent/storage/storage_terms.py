@@ -7,6 +7,7 @@ from agent.storage import replication
 from agent.storage.replication import ReplicationSource, parse_readers, parse_sources
 from agent.storage.shard import StorageShard, parse_shards
 from snapshot import canonical
+from store.base.errors import StoreError
 
 SCOPE, SHARDS = "storage_directory", "shards"
 
@@ -26,13 +27,16 @@ class SignedTerms:
     _read: tuple[str, StorageTerms] = field(default=("", StorageTerms()))
 
     def now(self) -> StorageTerms:
-        """Nothing of a directory that has ended."""
+        """Nothing of a directory that has ended, or lies damaged here until it is fetched again."""
         document = self.node.holdings.kept.active.get(SCOPE)
         if document is None or self.node.now() >= document.envelope.expires_at:
             return StorageTerms()
         if self._read[0] != document.envelope_hash:
             names = (SHARDS, replication.SOURCES, replication.READERS)
-            said = {name: canonical.loads(document.read(name)) for name in names if name in document.sections}
+            try:
+                said = {name: canonical.loads(document.read(name)) for name in names if name in document.sections}
+            except StoreError:
+                return StorageTerms()
             terms = StorageTerms(
                 parse_shards(said.get(SHARDS)),
                 parse_sources(said.get(replication.SOURCES)),
