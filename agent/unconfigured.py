@@ -93,6 +93,7 @@ def report(now: float) -> NodeStatus:
         passed_over=(),
         store=StoreCondition("", floor_lost=False),
         relay=None,
+        storage=None,
         ends=(),
         counters={},
         scopes={},

@@ -147,7 +147,7 @@ def build(
     taking = FileTaking(node, _published_files(node, opened), paths.temporary, SignedTerms(node), relay.followed_bundle)
     storage_api = PublishedFilesApi(node, taking, _writers(node))
     copying = Replicating(node, taking, lambda: identity.identity, lambda: storage_api.brought_at, uniform)
-    storage_listener = StorageListener(node, identity, storage_api, copying.run)
+    storage_listener = StorageListener(node, identity, storage_api, copying.run, copying.describe_sources)
     admission = Admission(node)
     update = Update(
         node,
@@ -159,7 +159,7 @@ def build(
     )
     update.fetching.keep_for_others = relay.keep_own
     ends = CertificateEnds(node, identity)
-    local.front.begin_to_ask(update, sources, relay, ends.endings)
+    local.front.begin_to_ask(update, sources, relay, ends.endings, storage_listener.report)
     local.probation.ask_way_by(Way(node, sources).is_open)
 
     async def follow_renewal(shown: TlsIdentity) -> None:

@@ -60,7 +60,7 @@ ROOMS: dict[str, tuple[str, ...]] = {
         *("agent.state", "agent.sources", "agent.relay", "agent.enrolment"),
     ),
     "agent.storage": (
-        *("snapshot", "wire", "wire.peers", "store.base", "store"),
+        *("snapshot", "wire", "wire.local", "wire.peers", "store.base", "store"),
         *("agent.base", "agent.state", "agent.relay", "agent.enrolment"),
     ),
     "agent.local": (

@@ -128,6 +128,7 @@ class PlainNode:
             passed_over=(),
             store=StoreCondition(self.fault, floor_lost=False),
             relay=None,
+            storage=None,
             ends=(),
             counters={"looks": self.looks},
         )

@@ -25,7 +25,7 @@ from store.base.errors import StoreError
 from store.base.records import FailedContent
 from wire.endings import EndingThing
 from wire.local.local_answers import ConfirmedRoots, TakenDocument
-from wire.local.node_status import NodeClock, NodeReport, StoreCondition
+from wire.local.node_status import NodeClock, NodeReport, StorageCondition, StoreCondition
 from wire.logs import log
 from wire.request import HttpError
 from wire.version import VERSION
@@ -46,13 +46,20 @@ class Front:
     _update: "Update | None" = field(default=None, init=False)
     _sources: "Sources | None" = field(default=None, init=False)
     _relay: "Relay | None" = field(default=None, init=False)
+    _storage: Callable[[], StorageCondition | None] = field(default=lambda: None, init=False)
     _ends: Callable[[], Sequence[Thing]] | None = field(default=None, init=False)
 
     def begin_to_ask(
-        self, update: "Update", sources: "Sources", relay: "Relay", ends: Callable[[], Sequence[Thing]]
+        self,
+        update: "Update",
+        sources: "Sources",
+        relay: "Relay",
+        ends: Callable[[], Sequence[Thing]],
+        storage: Callable[[], StorageCondition | None],
     ) -> None:
         """What speaks to others is loaded after the first answer; from here on it is asked about, and given files."""
         self._update, self._sources, self._relay, self._ends = update, sources, relay, ends
+        self._storage = storage
 
     def changes(self) -> int:
         return self.node.changed.value
@@ -109,6 +116,7 @@ class Front:
             passed_over=tuple(sorted(self._update.passed_over)) if self._update else (),
             store=StoreCondition(str(node.store_fault), node.holdings.floor_lost),
             relay=self._relay.report() if self._relay else None,
+            storage=self._storage(),
             ends=tuple(EndingThing.of(ending, moment.now) for ending in ends),
             counters=node.counters.all(),
         )

@@ -28,6 +28,7 @@ import random
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, field
+from math import ceil
 
 import trio
 
@@ -45,6 +46,7 @@ from wire.certificate import BadCertificateError
 from wire.client import Call, ClientError, Deadlines, HttpClient, HttpsConnector, Streamed
 from wire.endpoint import BadEndpointError, Endpoint
 from wire.endpoint import path as target_of
+from wire.local.node_status import ReplicatedStore
 from wire.logs import log
 from wire.messages import BadMessageError
 from wire.peers.storage_messages import FileListing
@@ -65,13 +67,19 @@ class SourceFault(Exception):
 
 @dataclass
 class _SourceState:
-    """`fetch_at`: from when on it is fetched from again, where this node's own disk has refused what came."""
+    """`fetch_at`: from when on it is fetched from again, where this node's own disk has refused what came. `worked_at`:
+    when it has listed what it has. `lacking`, `copied`, `refused`: files.
+    """
 
     back_off: BackOff
     own_back_off: BackOff
     not_before: float = 0.0
     fetch_at: float = 0.0
     fault: str = ""
+    worked_at: float | None = None
+    lacking: int = 0
+    copied: int = 0
+    refused: int = 0
 
 
 @dataclass
@@ -117,9 +125,30 @@ class Replicating:
         """A coordinator may come back while others are asked."""
         return trio.current_time() - self.brought_at() < QUIET_S
 
+    def describe_sources(self) -> tuple[bool, tuple[ReplicatedStore, ...]]:
+        """For the node's status: whether none is asked, since a coordinator brings everything; and each of them."""
+        return self._is_brought(), tuple(self._describe(source) for source in self.taking.terms.now().sources)
+
+    def _describe(self, source: ReplicationSource) -> ReplicatedStore:
+        now, state = trio.current_time(), self._states.get(source.endpoint_id) or self._new_state()
+        return ReplicatedStore(
+            source.endpoint_id,
+            source.url,
+            state.fault,
+            max(state.back_off.failures, state.own_back_off.failures),
+            ceil(max(0.0, state.not_before - now, state.fetch_at - now)),
+            None if state.worked_at is None else int(now - state.worked_at),
+            state.lacking,
+            state.copied,
+            state.refused,
+        )
+
+    def _new_state(self) -> _SourceState:
+        return _SourceState(BackOff(self.uniform), BackOff(self.uniform))
+
     async def _ask(self, source: ReplicationSource) -> Mapping[str, str] | None:
         """What it lists; None where it did not answer as a store, or rests."""
-        state = self._states.setdefault(source.endpoint_id, _SourceState(BackOff(self.uniform), BackOff(self.uniform)))
+        state = self._states.setdefault(source.endpoint_id, self._new_state())
         if trio.current_time() < state.not_before:
             return None
         try:
@@ -145,6 +174,7 @@ class Replicating:
                 listing = await self._list(client, endpoint)
             if listing is None:
                 raise SourceFault(f"its listing has not ended after {LISTING_S:.0f} s")
+            state.worked_at = trio.current_time()
             if trio.current_time() >= state.fetch_at:
                 await self._bring_what_fits(client, endpoint, listing, source, state)
             return listing
@@ -165,7 +195,7 @@ class Replicating:
         """
         try:
             with trio.move_on_after(ROUND_S):
-                await self._bring_all(client, endpoint, listing)
+                await self._bring_all(client, endpoint, listing, state)
         except StoreError as error:
             _note_fault(source, state, error)
             state.fetch_at = trio.current_time() + state.own_back_off.note_failure()
@@ -193,16 +223,21 @@ class Replicating:
             last = max(page.files)
         raise SourceFault(f"it lists more than {self.taking.kept.most_files} files")
 
-    async def _bring_all(self, client: HttpClient[Endpoint], endpoint: Endpoint, listing: Mapping[str, str]) -> None:
+    async def _bring_all(
+        self, client: HttpClient[Endpoint], endpoint: Endpoint, listing: Mapping[str, str], state: _SourceState
+    ) -> None:
         refused = 0
-        for path in await self.node.threads.read(self._lacking, listing):
-            what = path, listing[path]
+        lacking, state.lacking = await self.node.threads.read(self._lacking, listing)
+        for path in lacking:
+            what, is_new = (path, listing[path]), path not in self.taking.kept.files
             if what in self._rests or not await self._is_wanted(path):
                 continue
             if len(self._rests) >= MOST_RESTING:
                 raise SourceFault("there is no end of what it lists and this node may not keep")
             try:
                 await self._bring(client, endpoint, path)
+                state.copied += 1
+                state.lacking -= is_new
             except ClientError as error:
                 if error.status != GONE:  # it went since it was listed
                     raise
@@ -210,17 +245,21 @@ class Replicating:
                 self._rests[what] = trio.current_time() + REFUSED_REST_S
             except Rejected as error:
                 refused += 1
+                state.refused += 1
                 self._rests[what] = trio.current_time() + REFUSED_REST_S
                 self.node.counters.add("storage_copies_refused")
                 log.info("not copied", source=str(endpoint), file=path, reason=str(error))
                 if refused >= MOST_REFUSED:
                     raise SourceFault(f"{refused} of its files were refused") from error
 
-    def _lacking(self, listing: Mapping[str, str]) -> list[str]:
-        """In the order of the folders: what a head announces is here before it."""
+    def _lacking(self, listing: Mapping[str, str]) -> tuple[list[str], int]:
+        """In the order of the folders: what a head announces is here before it. And how many of them are not here at
+        all.
+        """
         kept = self.taking.kept.now()
-        lacks = (path for path, sha256 in listing.items() if path not in kept or kept[path].sha256 != sha256)
-        return sorted(lacks, key=lambda path: (FOLDERS.index(path.partition("/")[0]), path))
+        lacks = [path for path, sha256 in listing.items() if path not in kept or kept[path].sha256 != sha256]
+        lacks.sort(key=lambda path: (FOLDERS.index(path.partition("/")[0]), path))
+        return lacks, sum(path not in kept for path in lacks)
 
     async def _is_wanted(self, path: str) -> bool:
         """Of a file that never changes another one is wanted only where ours is damaged."""

@@ -18,6 +18,7 @@ from wire.backoff import BackOff
 from wire.certificate import KeyPair
 from wire.limits import ListenerLimits
 from wire.listening import patient_listener
+from wire.local.node_status import ReplicatedStore, StorageCondition
 from wire.logs import log
 from wire.messages import StorageReport
 from wire.pins import PinRefusedError, PinTable
@@ -42,13 +43,14 @@ STORAGE = ListenerLimits(
 @dataclass
 class StorageListener:
     """`run` once there is an identity. `listening`: files can be asked for. `copy`: keeps up with other stores; until
-    cancelled.
+    cancelled. `describe_sources`: how it is with each of these, and whether none is asked, since a coordinator comes.
     """
 
     node: RunningNode
     identity: IdentityFile
     api: PublishedFilesApi
     copy: Callable[[], Awaitable[None]]
+    describe_sources: Callable[[], tuple[bool, tuple[ReplicatedStore, ...]]]
     uniform: Callable[[float, float], float] = random.uniform
     listening: trio.Event = field(default_factory=trio.Event)
     _transport: AskingTransport | None = None
@@ -82,6 +84,13 @@ class StorageListener:
         if not self.listening.is_set():
             return None
         return StorageReport(len(kept.files), kept.used_bytes, kept.most_bytes)
+
+    def report(self) -> StorageCondition | None:
+        """The same for the node's own status, with whom it copies from."""
+        if (held := self.held_files()) is None:
+            return None
+        has_coordinator, sources = self.describe_sources()
+        return StorageCondition(held.files, held.bytes, held.most_bytes, has_coordinator, sources)
 
     async def show(self) -> None:
         """After a renewal: the new certificate, from the next handshakes on."""

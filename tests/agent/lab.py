@@ -34,6 +34,7 @@ from wire.local.node_status import (
     JoinTrouble,
     NodeClock,
     NodeReport,
+    StorageCondition,
     StoreCondition,
 )
 from wire.messages import DocumentOrigin, RelayCondition
@@ -59,6 +60,7 @@ class Periphery:
     candidates: dict[str, CandidateState] = field(default_factory=dict)
     origins: dict[str, DocumentOrigin] = field(default_factory=dict)
     relay: RelayCondition | None = None
+    storage: StorageCondition | None = None
     refresh_required: list[str] = field(default_factory=list)
     rollback_check: str = "confirmed"
     counters: dict[str, int] = field(default_factory=lambda: {"updates_total": 3})
@@ -165,6 +167,7 @@ class Periphery:
             passed_over=(),
             store=StoreCondition("", floor_lost=False),
             relay=self.relay,
+            storage=self.storage,
             ends=(),
             counters=dict(self.counters),
         )

@@ -4,6 +4,7 @@ import base64
 import hashlib
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import replace
 
 import pytest
 import trio
@@ -135,6 +136,35 @@ async def test_what_a_hostile_source_gives_is_refused_and_the_next_is_kept(one, 
         mock_clock.jump(REFUSED_REST_S + 1)
         await made.copier.round()
         assert sorted(liar.asked[1:]) == sorted(path for path in bad if path != document_path(good))
+
+
+async def test_the_status_has_a_line_for_each_source(one, mock_clock):
+    """Nothing of one that was never asked; then what came, what was refused and does not lie here, and what is wrong"""
+    async with copying(one, "sibling", "away") as (made, (sibling, away)):
+        reported = made.bench.outside.storage_listener.report
+        assert made.bench.inside.front.report().storage == reported(), "that is what a status shows"
+        before = reported()
+        assert [(each.storage, each.worked_s_ago, each.copied) for each in before.sources] == [
+            ("away", None, 0),
+            ("sibling", None, 0),
+        ]
+        good = published(made)
+        sibling.files = {**good, f"documents/{'b' * 64}.hfs": b"nonsense"}
+        away.listed = lambda _after: FileListing({"not/ours": "0" * 64}, False)
+        await made.copier.round()
+        mock_clock.jump(7)
+        now = reported()
+        assert (now.files, now.bytes, now.most_bytes) == (4, sum(map(len, good.values())), 64 << 20)
+        of = {each.storage: each for each in now.sources}
+        assert of["sibling"] == replace(
+            before.sources[1], worked_s_ago=of["sibling"].worked_s_ago, lacking=1, copied=4, refused=1
+        )
+        assert of["sibling"].worked_s_ago >= 7 and of["sibling"].error == ""
+        assert (of["away"].failures, of["away"].worked_s_ago) == (1, None)
+        assert "no file of ours" in of["away"].error
+        assert not now.has_coordinator
+        await made.listing()
+        assert reported().has_coordinator
 
 
 async def test_of_what_is_not_for_it_only_the_beginning_is_read(one, mock_clock):

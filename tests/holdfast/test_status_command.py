@@ -30,7 +30,7 @@ from store.base.records import ProbationTerms, Rejection
 from tests.agent.lab import NOW, asked_source, serving
 from tests.holdfast.lab import arguments, environment, holdfast
 from tests.store.cluster import BOOT
-from wire.local.node_status import CandidateState, JoinTrouble, NodeStatus
+from wire.local.node_status import CandidateState, JoinTrouble, NodeStatus, ReplicatedStore, StorageCondition
 from wire.messages import DocumentOrigin, RelayCondition
 
 
@@ -305,6 +305,24 @@ async def test_an_answer_that_cannot_be_written(api):
             "holdfast: the answer could not be written: No space left on device"
         ]
         assert done.returncode == 74
+
+
+async def test_a_storage_node_has_a_line_for_each_store_that_it_copies_from(api):
+    well = ReplicatedStore("depot-1", "https://a:1", "", 0, 0, 12, 0, 40, 0)
+    ill = ReplicatedStore("depot-2", "https://b:1", "32 of its files were refused", 2, 90, None, 7, 0, 32)
+    api.storage = StorageCondition(41, 3 << 20, 1 << 30, False, (well, ill))
+    said = [" ".join(line.split()) for line in (await holdfast("status", at=api)).out.splitlines()]
+    assert "stores what is published: 41 files, 3 MiB of 1 GiB; copied from other stores" in said
+    first, second = said[said.index("COPIED FROM LAST LISTED COPIED REFUSED NOT HERE TROUBLE") + 1 :][:2]
+    assert first == "depot-1 12 s ago 40 0 0 -"
+    assert second.startswith("depot-2 - 0 32 7 32 of its files were refused")
+    assert "again in 1 min 30 s" in " ".join(said)
+    assert json.loads((await holdfast("status", "--json", at=api)).out)["storage"]["sources"][1]["refused"] == 32
+    api.storage = replace(api.storage, has_coordinator=True)
+    assert "; a coordinator brings it" in (await holdfast("status", at=api)).out
+    api.storage = replace(api.storage, sources=())
+    out = (await holdfast("status", at=api)).out
+    assert ("41 files" in out, "COPIED FROM" in out, "a coordinator" in out) == (True, False, False)
 
 
 async def test_who_relays_for_it_and_from_whom_it_has_what_it_runs(api):

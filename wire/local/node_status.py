@@ -128,6 +128,38 @@ class StoreCondition:
 
 
 @message
+class ReplicatedStore:
+    """A store that this one copies from, by the id of its endpoint. `error`: why it did not answer as one when it was
+    asked last, or what came could not be kept here, and how often in a row; `again_in_s`: how long it rests for that. `worked_s_ago`: since it listed what
+    it has. `lacking`: files that it listed then and that do not lie here at all: they have not come yet, or were
+    refused. `copied`, `refused`: files of it, since the start.
+    """
+
+    storage: str
+    url: str
+    error: str
+    failures: int = member(_COUNT)
+    again_in_s: int = member(_COUNT)
+    worked_s_ago: int | None = member(nullable(_COUNT))
+    lacking: int = member(_COUNT)
+    copied: int = member(_COUNT)
+    refused: int = member(_COUNT)
+
+
+@message
+class StorageCondition:
+    """What a storage node keeps of all that is published. `has_coordinator`: one brings everything itself, so nothing
+    is copied from `sources`.
+    """
+
+    files: int = member(_COUNT)
+    bytes: int = member(_COUNT)
+    most_bytes: int = member(_COUNT)
+    has_coordinator: bool
+    sources: tuple[ReplicatedStore, ...]
+
+
+@message
 class HeldHead:
     generation: int = member(_VERSION)
     authority_epoch: int = member(_VERSION)
@@ -211,6 +243,7 @@ class NodeReport:
     passed_over: tuple[str, ...]
     store: StoreCondition
     relay: RelayCondition | None
+    storage: StorageCondition | None
     ends: tuple[EndingThing, ...]
     counters: Mapping[str, int] = member(table(CONTENT, _COUNT))
 
