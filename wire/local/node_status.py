@@ -130,9 +130,9 @@ class StoreCondition:
 @message
 class ReplicatedStore:
     """A store that this one copies from, by the id of its endpoint. `error`: why it did not answer as one when it was
-    asked last, or what came could not be kept here, and how often in a row; `again_in_s`: how long it rests for that. `worked_s_ago`: since it listed what
-    it has. `lacking`: files that it listed then and that do not lie here at all: they have not come yet, or were
-    refused. `copied`, `refused`: files of it, since the start.
+    asked last, or what came could not be kept here, and how often in a row; `again_in_s`: how long it rests for that.
+    `worked_s_ago`: since it listed what it has. `lacking`: files that it listed then and that do not lie here at all:
+    they have not come yet, or were refused. `copied`, `refused`: files of it, since the start.
     """
 
     storage: str
