@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from agent.sources.source import Source
+from agent.state.origins import Giver
 from snapshot import canonical
 from snapshot.container import Opening, Reader
 from snapshot.identifiers import is_id
@@ -18,7 +19,7 @@ from snapshot.reasons import Rejected
 @dataclass(frozen=True)
 class AlongDocument:
     container: bytes
-    source: str
+    giver: Giver
 
 
 @dataclass
@@ -32,7 +33,7 @@ class CameAlong:
         self._documents = {}
         for container in containers:
             if (snapshot_id := _claimed_id(container)) is not None:
-                self._documents.setdefault(snapshot_id, AlongDocument(container, str(source)))
+                self._documents.setdefault(snapshot_id, AlongDocument(container, source.giver))
 
     def take(self, snapshot_id: str) -> AlongDocument | None:
         """Once: what is not taken then is asked for."""

@@ -37,6 +37,7 @@ from agent.base.byte_source import Chunks
 from agent.sources.source import MISSING, Kind, Source, document_place, increment_place, recovery_place
 from agent.sources.sources import Sources
 from agent.state.node import RunningNode
+from agent.state.origins import Giver
 from agent.state.own_bounds import QUARANTINED, QUARANTINED_STEP, QUARANTINED_WORDS, OwnRefusalError, is_quarantined
 from agent.state.plan import WantedScope, version_of
 from agent.state.reaction import REACTION, Reaction
@@ -144,7 +145,7 @@ class Fetching:
         found = self.came_along.take(wanted.listed.snapshot_id)
         if found is None:
             return None
-        whole = AskedDocument(SNAPSHOT, found.source, wanted.scope, wanted.is_met_by, wanted.listed, wanted.candidate)
+        whole = _document_of(found.giver, SNAPSHOT, wanted)
         try:
             verdict = await self.admission.receive(Chunks(found.container), whole, holder)
         except OwnRefusalError:
@@ -262,7 +263,7 @@ class Fetching:
         if found is None or (source.unattended and not found.is_worth_it):
             raise NotBySectionsError
         self.node.counters.add("documents_asked_for")
-        asked = _document_of(source, SNAPSHOT, wanted)
+        asked = _document_of(source.giver, SNAPSHOT, wanted)
         async with aclosing(assemble(self.node, source, found)) as chunks:
             return await self.admission.receive(chunks, asked, holder)
 
@@ -271,7 +272,7 @@ class Fetching:
             kind, place = INCREMENT, increment_place(wanted.scope, wanted.base, wanted.listed.snapshot_id)
         else:
             kind, place = SNAPSHOT, document_place(wanted.listed.snapshot_id)
-        asked = _document_of(source, kind, wanted)
+        asked = _document_of(source.giver, kind, wanted)
 
         async def receive(answer: Streamed) -> Verdict:
             self.node.counters.add("documents_asked_for")
@@ -317,8 +318,7 @@ class Fetching:
         return isinstance(verdict, Candidate)
 
 
-def _document_of(source: Source, kind: str, wanted: WantedScope) -> AskedDocument:
-    giver = source.giver
+def _document_of(giver: Giver, kind: str, wanted: WantedScope) -> AskedDocument:
     return AskedDocument(kind, giver.name, wanted.scope, wanted.is_met_by, wanted.listed, wanted.candidate, giver)
 
 

@@ -53,6 +53,7 @@ async def test_what_comes_with_the_head_is_active_without_a_request(made, mock_c
     await follow(made)
     assert version(made) == 2
     assert documents_asked_for(made) == []
+    assert made.outside.update.activating.origins[ROUTES].way == "coordinator"
     assert made.outside.update.fetching.came_along.take(document.envelope.snapshot_id) is None
 
 

@@ -48,12 +48,12 @@ heartbeat_interval_s = 5
 guarded_changes = false
 """
 
-# So that a change of one port is smaller as an increment.
+# So that a change of one port is smaller as an increment, and a document too large to come with its head.
 MORE_ENDPOINTS = "".join(
     f"""\
-    - {{{{name: more-{number}, protocol: http, host: 127.0.0.1, port: {9000 + number}, exposed: true}}}}
+    - {{{{name: {"more-" * 10}{number}, protocol: http, host: 127.0.0.1, port: {9000 + number}, exposed: true}}}}
 """
-    for number in range(8)
+    for number in range(31)
 )
 ENDPOINT = "port: {port}, exposed: true}}\n"
 
