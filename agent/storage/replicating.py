@@ -13,8 +13,9 @@ that lies here and is in its time, nor that head, nor a recovery in its time, no
 emptied, or taken over, empties nobody else.
 
 A source costs a bounded time: a round ends after ROUND_S, and with it what comes slowly; what was refused rests, and
-after MOST_REFUSED in one round so does the source. `[storage] copy_bytes_per_s` bounds what is fetched in a second,
-`most_bytes` and `most_files` what is kept.
+after MOST_REFUSED in one round so does the source. A file that it cannot give, as of a bad sector, rests there alone,
+and the next one is asked for: what would come after it is most of a store. Two in a row are the source's own fault.
+`[storage] copy_bytes_per_s` bounds what is fetched in a second, `most_bytes` and `most_files` what is kept.
 
 Rejected:
 
@@ -43,7 +44,7 @@ from store.base.errors import StoreError
 from store.published_files import FOLDERS, is_path, is_versioned
 from wire.backoff import BackOff, spread
 from wire.certificate import BadCertificateError
-from wire.client import Call, ClientError, Deadlines, HttpClient, HttpsConnector, Streamed
+from wire.client import Call, ClientError, ClientFault, Deadlines, HttpClient, HttpsConnector, Streamed
 from wire.endpoint import BadEndpointError, Endpoint
 from wire.endpoint import path as target_of
 from wire.local.node_status import ReplicatedStore
@@ -57,8 +58,11 @@ QUIET_S = 1_200.0  # twice as long as it takes by default until a coordinator li
 LISTING_S, ROUND_S = 120.0, 900.0
 GRACE_S = 3_600.0
 REFUSED_REST_S, MOST_RESTING, MOST_REFUSED = 3_600.0, 65_536, 32
+FAILED_REST_S = 900.0
 PATIENCE = Deadlines(connect_s=10, first_byte_s=30, silence_s=30)
 GONE = 404
+_AWAY = {ClientFault.CONNECT_FAILED, ClientFault.TLS_FAILED, ClientFault.UNKNOWN_CA, ClientFault.PEER_PIN_MISMATCH}
+_BUSY = {429, 503}
 
 
 class SourceFault(Exception):
@@ -68,7 +72,8 @@ class SourceFault(Exception):
 @dataclass
 class _SourceState:
     """`fetch_at`: from when on it is fetched from again, where this node's own disk has refused what came. `worked_at`:
-    when it has listed what it has. `lacking`, `copied`, `refused`: files.
+    when it has listed what it has. `lacking`, `copied`, `refused`: files. `ungiven`: those that it lists and did not
+    give, and until when they are not asked for.
     """
 
     back_off: BackOff
@@ -80,6 +85,29 @@ class _SourceState:
     lacking: int = 0
     copied: int = 0
     refused: int = 0
+    ungiven: dict[str, float] = field(default_factory=dict)
+
+
+@dataclass
+class _Failures:
+    """Of one round: what a source lists and did not give. `first`: why."""
+
+    state: _SourceState
+    first: ClientError | None = None
+    count: int = 0
+    in_a_row: int = 0
+
+    def note(self, path: str, error: ClientError) -> None:
+        """Raised where it is the source's own fault, and not one of a file."""
+        if error.reason in _AWAY or error.status in _BUSY:
+            raise error
+        self.state.ungiven[path] = trio.current_time() + FAILED_REST_S
+        self.first = self.first or error
+        self.count += 1
+        self.in_a_row += 1
+        if self.in_a_row > 1 or self.count >= MOST_REFUSED:
+            raise error
+        log.info("not given", file=path, reason=str(error))
 
 
 @dataclass
@@ -226,11 +254,12 @@ class Replicating:
     async def _bring_all(
         self, client: HttpClient[Endpoint], endpoint: Endpoint, listing: Mapping[str, str], state: _SourceState
     ) -> None:
-        refused = 0
+        refused, failures = 0, _Failures(state)
+        state.ungiven = {path: until for path, until in state.ungiven.items() if until > trio.current_time()}
         lacking, state.lacking = await self.node.threads.read(self._lacking, listing)
         for path in lacking:
             what, is_new = (path, listing[path]), path not in self.taking.kept.files
-            if what in self._rests or not await self._is_wanted(path):
+            if what in self._rests or path in state.ungiven or not await self._is_wanted(path):
                 continue
             if len(self._rests) >= MOST_RESTING:
                 raise SourceFault("there is no end of what it lists and this node may not keep")
@@ -238,9 +267,10 @@ class Replicating:
                 await self._bring(client, endpoint, path)
                 state.copied += 1
                 state.lacking -= is_new
+                failures.in_a_row = 0
             except ClientError as error:
                 if error.status != GONE:  # it went since it was listed
-                    raise
+                    failures.note(path, error)
             except OlderFileError:
                 self._rests[what] = trio.current_time() + REFUSED_REST_S
             except Rejected as error:
@@ -251,6 +281,8 @@ class Replicating:
                 log.info("not copied", source=str(endpoint), file=path, reason=str(error))
                 if refused >= MOST_REFUSED:
                     raise SourceFault(f"{refused} of its files were refused") from error
+        if failures.first is not None:
+            raise failures.first
 
     def _lacking(self, listing: Mapping[str, str]) -> tuple[list[str], int]:
         """In the order of the folders: what a head announces is here before it. And how many of them are not here at

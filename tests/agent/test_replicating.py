@@ -10,12 +10,13 @@ import pytest
 import trio
 
 from agent.storage import replicating
-from agent.storage.replicating import EVERY_S, GRACE_S, MOST_REFUSED, QUIET_S, REFUSED_REST_S
+from agent.storage.replicating import EVERY_S, FAILED_REST_S, GRACE_S, MOST_REFUSED, QUIET_S, REFUSED_REST_S
 from snapshot.identifiers import format_time
 from store.relay import digest_of
 from tests.agent.test_storage_listener import StorageLab, document_path, head_path, storage_lab
 from tests.fakes.cluster import HOUR
 from tests.fakes.copied_store import CopiedStore
+from wire.backoff import CAP_S
 from wire.client import Call, ClientError
 from wire.peers.storage_messages import FileListing
 
@@ -233,6 +234,32 @@ async def test_one_that_stalls_costs_a_bounded_time(one, mock_clock, monkeypatch
         assert trio.current_time() - begun < replicating.ROUND_S
         assert kept(made) == sibling.files
         assert made.copier._states["slow"].fault
+
+
+@pytest.mark.parametrize("how", ["cut off", "500"])
+async def test_what_a_source_cannot_read_any_more_keeps_nothing_else_from_being_copied(one, mock_clock, how):
+    """rules P1: a bad sector there, under what would come first; two in a row cost a round, and no more"""
+    async with copying(one, "sibling") as (made, (sibling,)):
+        good = published(made)
+        bad = {f"documents/{digit * 64}.hfs": b"x" * 1_000 for digit in "013"}
+        sibling.files = dict(sorted({**good, **bad}.items(), key=lambda named: named[0] in good))
+
+        async def unreadable(data):
+            if data in bad.values():
+                raise OSError("Input/output error")
+            yield data
+
+        sibling._send = unreadable
+        sibling.refused = set(bad) if how == "500" else set()
+        for _ in range(2):
+            await made.copier.round()
+            assert made.copier._states["sibling"].fault
+            mock_clock.jump(CAP_S)
+        assert kept(made) == good
+        sibling._send, sibling.refused = CopiedStore._send.__get__(sibling), set()
+        mock_clock.jump(FAILED_REST_S)
+        await made.copier.round()
+        assert set(bad) <= set(sibling.asked)
 
 
 async def test_it_is_fetched_no_faster_than_is_configured(one, mock_clock):

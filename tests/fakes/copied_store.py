@@ -21,13 +21,15 @@ from wire.tls import PinnedTransport
 
 @dataclass
 class CopiedStore:
-    """`files`: what it has. `listed`: what it says that it has in the place of that. `asked`: paths, in order."""
+    """`files`: what it has. `listed`: what it says that it has in the place of that. `refused`: what its disk does
+    not give. `asked`: paths, in order."""
 
     node_id: str
     reader: bytes
     files: dict[str, bytes] = field(default_factory=dict)
     listed: Callable[[str], FileListing] | None = None
     body: Callable[[bytes], AsyncIterator[bytes]] | None = None
+    refused: set[str] = field(default_factory=set)
     asked: list[str] = field(default_factory=list)
     listings: int = 0
     url: str = ""
@@ -62,6 +64,8 @@ class CopiedStore:
         self.asked.append(path)
         if path not in self.files:
             raise HttpError(404, "not_found", "gone")
+        if path in self.refused:
+            raise HttpError(500, "store_io", "refused")
         data = self.files[path]
         return Response(200, [("content-type", "application/octet-stream")], self._send(data))
 
