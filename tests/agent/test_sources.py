@@ -56,7 +56,8 @@ async def test_coordinators_then_storage_then_pinned_peers(one, mock_clock):
 async def test_what_is_revoked_is_not_asked(one, mock_clock):
     """rules K49, S61: endpoints and peers, by a head"""
     async with one.agent():
-        await one.until_active(PEERS, 1)
+        await one.until_active(PEERS, 1)  # a newcomer takes its directory first
+        await one.until_active(STORAGE, 1)
         gone = Revocations(
             version=1, endpoints=frozenset({"https://storage-1.example:8443"}), node_ids=frozenset({"node-b"})
         )
