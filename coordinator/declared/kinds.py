@@ -417,7 +417,7 @@ class StorageEndpoint(Resource):
         " `authorities` and `certificates` says what it is of; agents from before these pass over such a mirror."
         " Nodes show it no certificate of their own then. It speaks TLS 1.3, and redirects are not followed. It is"
         " believed nothing: what it gives is verified all the same, and whoever runs it sees what is asked for. A"
-        " coordinator writes there what `organizations` and `families` say, and nothing of another organization;"
+        " coordinator writes there what `organizations` and `families` say, and nothing of another organization."
         " The node that runs it copies from the endpoints that `replicates` names, which nodes run as well, whatever it"
         " lacks: also while every coordinator is away."
     )
