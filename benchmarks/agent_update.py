@@ -6,6 +6,8 @@ small    1 MiB in 102 sections of 10 KiB, each of them new
 one      one of these 102, as an increment
 large    one of 10,000 sections (10 MiB), as an increment, and how long a status waits meanwhile
 
+The files lie in memory, as on a node (/run), where there is a /dev/shm; all else on the temporary directory's disk.
+
 Processor time of the agent's process, against a floor of the same run: the same bytes over TLS, hashed, parsed, their
 signature verified, written to one file and synced. Coordinator and node are real, over real TLS (benchmarks/agent.py).
 """
@@ -19,7 +21,8 @@ import statistics
 import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import trio
@@ -31,6 +34,7 @@ from tests.fakes.cluster import ORGANIZATIONS
 from tests.fakes.coordinator_server import CoordinatorServer
 from tests.journeys.lab import ROUTES
 
+MEMORY = Path("/dev/shm")
 SETTLED_S, STARTED_S = 0.5, 5.0
 Publish = Callable[[int], None]
 CALLED = {"small": "1 MiB in 102 sections", "one": "one section of 102", "large": "one section of 10,000"}
@@ -84,9 +88,9 @@ def generation_of(process: Process) -> int:
     return int(head.partition(b"holdfast-generation: ")[2].split()[0])
 
 
-async def files_show(process: Process, version: int) -> None:
+async def files_show(files: Path, version: int) -> None:
     """Nobody asks the agent for it."""
-    index = process.socket.parent / "active" / "index.json"
+    index = files / "active" / "index.json"
     while shown_by(index) != version:  # noqa: ASYNC110 - another process
         await trio.sleep(0.005)
 
@@ -98,7 +102,7 @@ def shown_by(index: Path) -> int | None:
     return None if scope is None else int(scope["config_version"])
 
 
-async def one_round(process: Process, kind: Kind, mark: int) -> tuple[float, float, float]:
+async def one_round(process: Process, files: Path, kind: Kind, mark: int) -> tuple[float, float, float]:
     """Milliseconds of processor time until it is told, and until all is done; and on the wall until it is told."""
     await trio.sleep(SETTLED_S)
     after = generation_of(process)
@@ -107,9 +111,23 @@ async def one_round(process: Process, kind: Kind, mark: int) -> tuple[float, flo
     kind.server.announce()
     await told(process, after)
     until_told, waited = process.used_s() - used, time.perf_counter() - begun
-    await files_show(process, kind.server.cluster.versions[ROUTES])
+    await files_show(files, kind.server.cluster.versions[ROUTES])
     await trio.sleep(SETTLED_S)
     return until_told * 1000, (process.used_s() - used) * 1000, waited * 1000
+
+
+@contextmanager
+def files_in_memory(folder: Path) -> Iterator[Path]:
+    """Where the node's files are written to: /run is a tmpfs, and what is written there waits for no disk."""
+    if not MEMORY.is_dir():
+        yield folder / "run"
+        return
+    configuration, setting = folder / "agent.toml", "projection_directory = "
+    with tempfile.TemporaryDirectory(dir=MEMORY) as made:
+        text = configuration.read_text().replace(f'{setting}"{folder / "run"}"', f'{setting}"{made}"')
+        assert made in text
+        configuration.write_text(text)
+        yield Path(made)
 
 
 async def measure(folder: Path, name: str, runs: int) -> None:
@@ -117,19 +135,19 @@ async def measure(folder: Path, name: str, runs: int) -> None:
         kind = Kind(server, name)
         kind.begin()
         server.announce()
-        with agent(folder) as process:
+        with files_in_memory(folder) as files, agent(folder) as process:
             while process.answer() is None:  # noqa: ASYNC110 - another process
                 await trio.sleep(0.05)
-            await files_show(process, server.cluster.versions[ROUTES])
+            await files_show(files, server.cluster.versions[ROUTES])
             await trio.sleep(3)
-            await one_round(process, kind, 1)
+            await one_round(process, files, kind, 1)
             floor = [floor_of(kind, folder) for _ in range(runs)]
-            rounds = [await one_round(process, kind, mark) for mark in range(2, 2 + runs)]
+            rounds = [await one_round(process, files, kind, mark) for mark in range(2, 2 + runs)]
             anonymous = process.kib("RssAnon") / 1024
             probe = myself("probe", str(process.socket), "/v1/status")
             await trio.sleep(STARTED_S)
             for mark in range(2 + runs, 5 + runs):
-                await one_round(process, kind, mark)
+                await one_round(process, files, kind, mark)
             longest, p99, _ = await output_of(probe)
     what = CALLED[name]
     note(f"update/{what}", "ms", [each[0] for each in rounds], floor=floor)
