@@ -96,6 +96,8 @@ class ReplicaApi:
             at.publisher.reconsider()
         if was_without_keys:
             await _come_back(at)
+        elif at.peers.ask is not None:  # whoever is named from now on is let in at once, not after the next look
+            await at.peers.ask()
         number, manifest = await in_library(history.newest_manifest, at.database)
         return CommittedSet(
             tuple(signed.coordinators), signed.mesh_key, manifest, number, signed.envelope.config_version

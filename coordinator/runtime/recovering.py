@@ -1,10 +1,10 @@
 """Recovery mode: a coordinator lacks what those of the manifest have, and asks them (rules H15, H16, H22, H25, H28).
 
 Entered at the start, and whenever the newest manifest is another one than the last that was looked at: found by a look
-every few seconds, or by the call that is refused (database/own_entry.py). From step 1 each time, at once and then every
-15 s, one peer after the other; the first success ends it. What came goes into files of mode 0600 beside the config
-keys, as if `set` had been made here. Then it makes its certificate of the CA that the others show
-(keys/own_certificate.py), and all of it is in use.
+every few seconds, or by the call that is refused (database/own_entry.py). From step 1 each time: at once, after 2, 4
+and 8 s, and then every 15 s, since whoever is asked may be about to learn of this one; one peer after the other. The
+first success ends it. What came goes into files of mode 0600 beside the config keys, as if `set` had been made here.
+Then it makes its certificate of the CA that the others show (keys/own_certificate.py), and all of it is in use.
 
 Nobody has to tell it of a manifest: a look that fails, or a missed one, is made up by the next.
 """
@@ -45,6 +45,7 @@ from wire.pins import PinTable
 from wire.tls_contexts import TlsIdentity
 
 RECOVERY_S = 15.0
+SOONER_S = (2.0, 4.0, 8.0)  # after the first attempts of a manifest
 DEADLINES = Deadlines(connect_s=5, first_byte_s=10, silence_s=10, rate_from_s=10)
 
 
@@ -71,18 +72,20 @@ class Recovering:
         self._with = settings
         self._table = table
         self._is_published = False
-        self._manifest = b""  # that was looked at last
+        self._looked_at: UnverifiedManifest | None = None
         self._one = trio.Lock()
         self.tried = trio.Event()
         self._follow_keys()
 
     async def run(self) -> None:
         """Until cancelled."""
+        failures = 0
         while True:
-            await self.attempt()
+            failures = 0 if await self.attempt() else failures + 1
             self.tried.set()
-            with trio.move_on_after(RECOVERY_S):
+            with trio.move_on_after(_rest_s(failures)):
                 await self._wait_for_another_manifest()
+                failures = 0
 
     async def attempt(self) -> bool:
         """Once, and one at a time: what was read before another's attempt is old. Whether nothing is missing then."""
@@ -100,7 +103,7 @@ class Recovering:
             return False
         if tried is None:
             return True
-        self._manifest = tried.content
+        self._looked_at = tried
         self._admit(tried)
         if self._lacks(tried):
             if not await self._ask_all(tried):
@@ -128,13 +131,15 @@ class Recovering:
         return False
 
     async def _wait_for_another_manifest(self) -> None:
-        """A database that is away says nothing: `attempt` looks in any case."""
+        """Or one whose coordinators are known better: who has just started has put its identity there. A database that
+        is away says nothing: `attempt` looks in any case.
+        """
         at = self._at
         while True:
             await trio.sleep(at.settings.store_polling_s)
             with suppress(SQLAlchemyError, Refused):
                 found = await in_library(peer_recovery.read_unverified, at.database, at.coordinator_id)
-                if found is not None and found.content != self._manifest:
+                if found is not None and found != self._looked_at:
                     return
 
     async def _certify(self, tried: UnverifiedManifest) -> bool:
@@ -225,6 +230,11 @@ class Recovering:
         at = self._at
         if isinstance(at.database.history, LinkedHistory) and at.database.history.own is not None:
             at.database.history.own.keys = lambda: {key.key_id for key in at.publisher.keys}
+
+
+def _rest_s(failures: int) -> float:
+    """After so many in a row; none is as good as many, for whoever has nothing to ask for."""
+    return SOONER_S[failures - 1] if 0 < failures <= len(SOONER_S) else RECOVERY_S
 
 
 def _judge(

@@ -264,6 +264,7 @@ def made_pair(tmp_path: Path, postgresql_url: str, ahead_s: float = 0) -> tuple[
 async def test_a_further_coordinator_becomes_ready_and_nobody_carried_a_secret(pair: tuple[Founded, Founded]) -> None:
     """rules H25: neither ready nor able to change anything before; both afterwards"""
     one, two = pair
+    one.settings = one.settings.replace("store_polling_s = 1", "store_polling_s = 300")  # it learns when it is told to
     async with running(one) as first:
         two.settings += f'\n[peers]\nask = "127.0.0.1:{first.ports.coordinators}"'
         async with running(two) as other:
@@ -426,6 +427,7 @@ async def test_one_that_never_answers_is_passed_over(
 ) -> None:
     """rules H28, H43: it takes the connection and says nothing; the wait has an end, and the next place is good"""
     one, two = pair
+    one.settings = one.settings.replace("store_polling_s = 1", "store_polling_s = 300")  # it learns when it is told to
     monkeypatch.setattr(recovering, "DEADLINES", Deadlines(connect_s=0.5, first_byte_s=0.5, silence_s=1, rate_from_s=1))
     with socket.create_server(("127.0.0.1", 0)) as silent:
         there = f"127.0.0.1:{silent.getsockname()[1]}"
@@ -459,8 +461,11 @@ async def test_where_all_fail_it_says_whom_it_asked_and_tries_again(pair: tuple[
         assert "names no other coordinator" in asked_of(other)
 
 
-async def test_nobody_has_to_call_it(pair: tuple[Founded, Founded]) -> None:
-    """rules H10, H16, H25, H36, H18: by looking alone, also past looks that fail; and startup covers one round"""
+async def test_nobody_has_to_call_it(pair: tuple[Founded, Founded], monkeypatch: pytest.MonkeyPatch) -> None:
+    """rules H10, H16, H25, H36, H18: by looking alone, also past looks that fail; and startup covers one round. The one
+    that is asked looks again once this one has said who it is, and this one asks again sooner than every 15 seconds.
+    """
+    monkeypatch.setattr(recovering, "RECOVERY_S", 3_600.0)
     one, two = pair
     async with running(one) as first:
         two.settings += f'\n[peers]\nask = "127.0.0.1:{first.ports.coordinators}"'
