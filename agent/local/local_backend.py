@@ -46,7 +46,7 @@ class Front:
     _update: "Update | None" = field(default=None, init=False)
     _sources: "Sources | None" = field(default=None, init=False)
     _relay: "Relay | None" = field(default=None, init=False)
-    _storage: Callable[[], StorageCondition | None] = field(default=lambda: None, init=False)
+    _storage: Callable[[], StorageCondition | None] | None = field(default=None, init=False)
     _ends: Callable[[], Sequence[Thing]] | None = field(default=None, init=False)
 
     def begin_to_ask(
@@ -116,7 +116,7 @@ class Front:
             passed_over=tuple(sorted(self._update.passed_over)) if self._update else (),
             store=StoreCondition(str(node.store_fault), node.holdings.floor_lost),
             relay=self._relay.report() if self._relay else None,
-            storage=self._storage(),
+            storage=None if self._storage is None else self._storage(),
             ends=tuple(EndingThing.of(ending, moment.now) for ending in ends),
             counters=node.counters.all(),
         )
