@@ -102,6 +102,9 @@ async def output_of(process: "subprocess.Popen[str]") -> str:
 
 # ---- polls
 
+HEADS = "heads.json"  # of each node (epoch, generation), from which it asks
+HELD_WITHIN_S = 60
+
 
 async def polls(count: int) -> None:
     with tempfile.TemporaryDirectory() as folder:
@@ -111,8 +114,11 @@ async def polls(count: int) -> None:
             await all_published(at, NODES)
             board = at.daemon.coordinator.board
             before = resident_kib()
+            heads = [board.nodes()[f"n{index}"] for index in range(NODES)]
+            (Path(folder) / HEADS).write_text(json.dumps(heads))
             process = caller("hold", folder, at.ports.fleet, count)
-            await until(lambda: board.waiting >= count)
+            with trio.fail_after(HELD_WITHIN_S):
+                await until(lambda: board.waiting >= count)
             await trio.sleep(1)
             each = (resident_kib() - before) / count
             begun, used = time.monotonic(), used_s()
@@ -147,8 +153,12 @@ def hold(folder: Path, port: int, count: int) -> None:
     """Holds polls for what comes after the present head; prints when each had its answer."""
     held = {}
     ready = select.epoll()
-    for each in connections(folder, port, count):
-        each.sendall(b"GET /v1/head?generation=1&epoch=1&wait=300 HTTP/1.1\r\nhost: localhost\r\n\r\n")
+    heads = json.loads((Path(folder) / HEADS).read_text())
+    for index, each in enumerate(connections(folder, port, count)):
+        epoch, generation = heads[index % len(heads)]
+        each.sendall(
+            f"GET /v1/head?generation={generation}&epoch={epoch}&wait=300 HTTP/1.1\r\nhost: localhost\r\n\r\n".encode()
+        )
         held[each.fileno()] = each
         ready.register(each.fileno(), select.EPOLLIN)
     while held:
