@@ -16,7 +16,7 @@ def test_each_goal_is_of_a_figure_that_is_measured():
 
 def test_each_program_has_run():
     run = measured()
-    assert sorted(run.seconds) == sorted(program.name for program in goals.load().programs)
+    assert sorted(run.measured) == sorted(program.name for program in goals.load().programs)
     assert run.failed == {}
 
 

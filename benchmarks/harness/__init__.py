@@ -1,6 +1,6 @@
 """All benchmarks in one run: what they found, how it grows, what falls short of its goal, and the page of it.
 
-    python -m benchmarks.harness run [NAME...]    `make bench`: measure, and write docs/performance.* anew
+    python -m benchmarks.harness run [NAME...]    `make bench`: measure, and write docs/performance.* anew after each
     python -m benchmarks.harness check            `make bench-check`: what falls short, of what was measured last
     python -m benchmarks.harness page             the page and its plots anew, from what was measured last
 

@@ -31,9 +31,11 @@ def _run(goals: Goals, names: list[str]) -> int:
     if unknown := sorted(set(names) - known):
         sys.exit(f"no program is called {', '.join(unknown)}; there are {', '.join(sorted(known))}")
     programs = [program for program in goals.programs if not names or program.name in names]
-    run = runs.carry_out(programs, runs.load() if names else None)
-    runs.save(run)
-    _write(goals, run)
+    run = (runs.load() or runs.NOTHING).only(known)
+    for after in runs.carry_out(programs, run):
+        run = after
+        runs.save(run)
+        _write(goals, run)
     _check(goals, run)
     return 1 if any(program.name in run.failed for program in programs) else 0
 

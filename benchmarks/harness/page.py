@@ -20,11 +20,11 @@ HEAD = """\
 Made by `make bench` from what it measured; `make bench-check` says what falls short of `benchmarks/goals.toml`.
 No test asserts a time: figures are of one machine, and a run of yours on yours says more.
 
-Measured on {at}, {machine};
-load {load} as it began. Times are of the processor unless a row says that somebody waits: other work on the machine
-counts little then. A *floor* is the least that does the same in the same run: the row's bytes
-hashed, written and synced; the same rows written by a bare prototype; an empty answer of the same libraries. Ratios are
-medians of the rounds' own.
+Measured on {machines};
+each program says below on which day, and beside which load. Times are of the processor unless a row says that somebody
+waits: other work on the machine counts little then. A *floor* is the least that does the same in the same run: the
+row's bytes hashed, written and synced; the same rows written by a bare prototype; an empty answer of the same
+libraries. Ratios are medians of the rounds' own.
 """
 
 
@@ -39,7 +39,8 @@ def stale(run: Run, goals: Goals) -> list[Path]:
 
 
 def _page(run: Run, goals: Goals, drawn: dict[Path, str]) -> Iterator[str]:
-    yield HEAD.format(at=run.at, machine=run.machine, load=run.load)
+    machines = dict.fromkeys(measured.machine for measured in run.measured.values())
+    yield HEAD.format(machines=" and ".join(machines))
     yield "## Goals\n"
     yield "| what | measured | goal | |"
     yield "|---|---|---|---|"
@@ -55,7 +56,7 @@ def _goal(verdict: Verdict) -> str:
 
 def _program(program: Program, run: Run, drawn: dict[Path, str]) -> Iterator[str]:
     yield f"\n## {program.what[0].upper()}{program.what[1:]}\n"
-    yield f"`python -m {' '.join(program.command)}`\n"
+    yield f"`python -m {' '.join(program.command)}`{_when(program, run)}\n"
     if program.about:
         yield f"{program.about.strip()}\n"
     if program.name in run.failed:
@@ -66,6 +67,13 @@ def _program(program: Program, run: Run, drawn: dict[Path, str]) -> Iterator[str
         yield "|---|---|---|---|---|"
         yield from (_row(figure) for figure in found if not figure.size)
     yield from _curves(program, found, drawn)
+
+
+def _when(program: Program, run: Run) -> str:
+    if program.name not in run.measured:
+        return ""
+    measured = run.measured[program.name]
+    return f", on {measured.at}, {measured.seconds:,.0f} s long, load {measured.load} before it"
 
 
 def _row(figure: Figure) -> str:

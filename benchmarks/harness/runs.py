@@ -1,7 +1,7 @@
 """The programs of goals.toml one after the other, what they found, and what they ran on.
 
-Each is a process of its own and has the machine to itself. What fails is named, and the others go on: a run of many
-minutes is not lost to one of them.
+Each is a process of its own and has the machine to itself. What fails is named, and the others go on; and what has
+ended is there to be saved before the next one starts: a run of many minutes is not lost to one of them.
 """
 
 import json
@@ -11,9 +11,10 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Container, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
+from typing import Self
 
 from benchmarks import figures
 from benchmarks.figures import Figure
@@ -25,37 +26,63 @@ MOST_S = 600.0  # of one program
 
 
 @dataclass(frozen=True)
-class Run:
-    """`seconds`: of each program that has run, by its name. `failed`: how, by the names of others."""
+class Measured:
+    """How one program has run. `at`: the day. `load`: of the minute before it began."""
 
     at: str
     machine: str
     load: float
-    seconds: dict[str, float]
-    failed: dict[str, str]
+    seconds: float
+
+
+@dataclass(frozen=True)
+class Run:
+    """`measured`: of each program that has run, by its name. `failed`: how, by the names of others."""
+
+    measured: Mapping[str, Measured]
+    failed: Mapping[str, str]
     found: tuple[Figure, ...]
 
+    def only(self, programs: Container[str]) -> Self:
+        """Without what is of programs that are no more."""
+        return replace(
+            self,
+            measured={name: measured for name, measured in self.measured.items() if name in programs},
+            failed={name: fault for name, fault in self.failed.items() if name in programs},
+            found=tuple(figure for figure in self.found if _program_of(figure) in programs),
+        )
 
-def carry_out(programs: Sequence[Program], before: Run | None) -> Run:
-    """`before`: what programs that do not run this time found last time stays."""
-    seconds, failed = (dict(before.seconds), dict(before.failed)) if before else ({}, {})
-    kept = {figure.name.partition("/")[0]: [] for figure in before.found} if before else {}
-    for figure in before.found if before else ():
-        kept[figure.name.partition("/")[0]].append(figure)
-    load = os.getloadavg()[0]
+
+NOTHING = Run({}, {}, ())
+
+
+def carry_out(programs: Sequence[Program], before: Run = NOTHING) -> Iterator[Run]:
+    """All that is known after each of them. `before`: what programs that do not run this time found last time stays."""
+    run = before
     for program in programs:
         print(f"== {program.name}: {program.what}", flush=True)
-        began = time.monotonic()
+        load, began = round(os.getloadavg()[0], 1), time.monotonic()
         found, fault = _ran(program)
-        failed.pop(program.name, None)
         if fault:
-            failed[program.name] = fault
             print(f"== {program.name}: FAILED: {fault}", flush=True)
-            continue
-        kept[program.name] = found
-        seconds[program.name] = round(time.monotonic() - began, 1)
-    every = tuple(figure for name in sorted(kept) for figure in kept[name])
-    return Run(time.strftime("%Y-%m-%d", time.gmtime()), _machine(), round(load, 1), seconds, failed, every)
+            run = replace(run, failed={**run.failed, program.name: fault})
+        else:
+            day = time.strftime("%Y-%m-%d", time.gmtime())
+            measured = Measured(day, _machine(), load, round(time.monotonic() - began, 1))
+            run = _with(run, program.name, measured, found)
+        yield run
+
+
+def _with(run: Run, name: str, measured: Measured, found: Sequence[Figure]) -> Run:
+    """Its figures in place of those that it had."""
+    others = [figure for figure in run.found if _program_of(figure) != name]
+    failed = {program: fault for program, fault in run.failed.items() if program != name}
+    every = sorted((*others, *found), key=_program_of)
+    return Run({**run.measured, name: measured}, failed, tuple(every))
+
+
+def _program_of(figure: Figure) -> str:
+    return figure.name.partition("/")[0]
 
 
 def _ran(program: Program) -> tuple[list[Figure], str]:
@@ -98,4 +125,5 @@ def load() -> Run | None:
     if not RESULTS.exists():
         return None
     value = json.loads(RESULTS.read_text())
-    return Run(**{**value, "found": tuple(figures.of(each) for each in value["found"])})
+    measured = {name: Measured(**each) for name, each in value["measured"].items()}
+    return Run(measured, value["failed"], tuple(figures.of(each) for each in value["found"]))

@@ -6,7 +6,7 @@ from benchmarks.figures import Figure
 from benchmarks.harness import page, plots, runs
 from benchmarks.harness.goals import Goals, Program
 from benchmarks.harness.measures import Goal, exponent, judge, median, p99, ratio, worst
-from benchmarks.harness.runs import Run
+from benchmarks.harness.runs import Measured, Run
 
 
 def curve(power: float) -> list[Figure]:
@@ -78,25 +78,58 @@ def tiny(how: str) -> Program:
 
 
 def test_what_programs_find_is_kept_and_what_fails_is_named():
-    ran = runs.carry_out([tiny(how) for how in ("badly", "as_another", "silently", "well")], None)
+    *_, ran = runs.carry_out([tiny(how) for how in ("badly", "as_another", "silently", "well")])
     assert ran.found == (Figure("well/one", "ms", (1.0, 3.0, 2.0), floor=(1.0, 1.0, 1.0)),)
     assert ran.failed["badly"] == "it ended with 3"
     assert "other/one" in ran.failed["as_another"] and "silently/..." in ran.failed["silently"]
-    again = runs.carry_out([tiny("badly")], ran)
+    *_, again = runs.carry_out([tiny("badly")], ran)
     assert again.found == ran.found, "what did not run this time stays"
+    assert again.measured == ran.measured
+
+
+def test_what_one_program_found_is_known_before_the_next_one_starts():
+    """A run that is killed is not lost: it goes on by the names of those that had not run."""
+    first, second = runs.carry_out([tiny("well"), tiny("badly")])
+    assert list(first.measured) == ["well"] and first.failed == {}
+    assert second.found == first.found and list(second.failed) == ["badly"]
+
+
+def test_a_program_that_runs_again_replaces_what_it_had_found():
+    old = Run(
+        {"well": Measured("2026-01-01", "1 core", 0.5, 1.0), "p": Measured("2026-01-01", "1 core", 0.5, 1.0)},
+        {},
+        (Figure("p/one", "ms", (1.0,)), Figure("well/gone", "ms", (1.0,))),
+    )
+    *_, ran = runs.carry_out([tiny("well")], old)
+    assert [figure.name for figure in ran.found] == ["p/one", "well/one"]
+    assert ran.measured["p"].at == "2026-01-01" < ran.measured["well"].at
+
+
+def test_nothing_stays_of_a_program_that_is_no_more():
+    *_, ran = runs.carry_out([tiny("well"), tiny("badly")])
+    assert ran.only({"badly"}) == Run({}, ran.failed, ()) and ran.only({"well", "badly"}) == ran
+
+
+def test_a_run_is_read_as_it_was_saved(tmp_path, monkeypatch):
+    *_, ran = runs.carry_out([tiny("well"), tiny("badly")])
+    monkeypatch.setattr(runs, "RESULTS", tmp_path / "figures.json")
+    assert runs.load() is None
+    runs.save(ran)
+    assert runs.load() == ran
 
 
 def test_the_page_names_what_was_measured_what_failed_and_what_was_not():
     program = Program("p", ("benchmarks.p",), "the <parts> of it", across="nodes", about="Plainly.")
     broken = Program("q", ("benchmarks.q",), "another")
     found = (Figure("p/bare", "ms", (1.0, 3.0), floor=(1.0, 2.0)), *curve(1.0))
-    run = Run("2026-01-01", "1 core", 0.5, {"p": 1.0}, {"q": "it ended with 3"}, found)
+    run = Run({"p": Measured("2026-01-01", "1 core", 0.5, 31.4)}, {"q": "it ended with 3"}, found)
     goals = Goals(
         (program, broken), (Goal("p/bare", "ratio", "the one", most=1), Goal("q/x", "median", "none", most=1))
     )
     made = page.pages(run, goals)
     text = made[page.PAGE]
     assert "| the one | 1.25 x | <= 1 | missed |" in text and "| none | not measured | <= 1 | missed |" in text
+    assert "`python -m benchmarks.p`, on 2026-01-01, 31 s long, load 0.5 before it" in text
     assert "Plainly." in text and "Did not run: it ended with 3." in text
     assert "| bare | 2.00 ms | 1.00, 3.00 | 1.50 | 1.25 |" in text
     assert "10: 20.0, 100: 200, 1,000: 2,000, 10,000: 20,000 | 1.00 |" in text
