@@ -11,7 +11,8 @@ from tests.source import PACKAGES, Function, Module, within
 
 ROOMS: dict[str, tuple[str, ...]] = {
     "snapshot": (),
-    "wire": ("snapshot",),
+    "wire.http1": (),
+    "wire": ("snapshot", "wire.http1"),
     "wire.local": ("snapshot", "wire"),
     "wire.peers": ("wire",),
     "wire.operators": ("snapshot", "wire"),

@@ -1,4 +1,5 @@
-"""One HTTP/1.1 connection, request after request, in one task.
+"""One HTTP/1.1 connection, request after request, in one task. What its bytes say is read and written beside it
+(wire/http1).
 
 One cancel scope serves the whole connection: no request costs a task, a scope or a timer of its own. Whatever cancels
 it ends the connection: the deadline of a phase, a caller who has gone, a pin taken away, a listener that stops. What
@@ -18,14 +19,16 @@ from enum import Enum, auto
 import h11
 import trio
 
+from wire.http1.answer_writer import NO_BODY, AnswerWriter, pieces_of
+from wire.http1.request_head import RequestHead
+from wire.http1.request_reader import Ahead, RequestReader
+from wire.http1.target import BadTarget, Target
 from wire.limits import Tally
 from wire.logs import log
 from wire.peer import Peer, TlsPeer, UnixPeer
 from wire.request import HttpError, Request, Response
-from wire.response_head import END, NO_BODY, Framing, framing_of, lines_of, pieces_of, start_of
 from wire.routes import HttpRoute
 from wire.service import HttpService
-from wire.target import BadTarget, Target
 
 PIECE_BYTES = 65536
 RATE_WINDOW_BYTES = 256 * 1024
@@ -63,7 +66,8 @@ class Connection:
         self._descriptor = descriptor
         self._service = service
         self._limits = service.limits
-        self._http = h11.Connection(h11.SERVER, max_incomplete_event_size=service.limits.head_bytes)
+        self._reader = RequestReader(service.limits.head_bytes)
+        self._writer = AnswerWriter(old=True)
         self._scope = trio.CancelScope()
         self._wait = self._scope
         self._asked = False
@@ -137,26 +141,31 @@ class Connection:
             if head is None or not await self._answer(head) or not await self._next_cycle():
                 return
 
-    async def _next_head(self) -> h11.Request | None:
+    async def _next_head(self) -> RequestHead | None:
         self._enter(Phase.IDLE, self._limits.idle_s)
+        self._writer = AnswerWriter(old=True)  # nobody is known yet to understand more
         begun = False
         while True:
-            event = self._http.next_event()
-            if event is not h11.NEED_DATA:
-                return event if isinstance(event, h11.Request) else None
+            found = self._reader.next_head()
+            if isinstance(found, RequestHead):
+                return found
+            if found is Ahead.OVER:
+                return None
             if self._phase is Phase.IDLE and begun:
                 self._enter(Phase.HEAD, self._limits.head_s)
             begun = await self._read(self._limits.head_bytes)
 
-    async def _answer(self, head: h11.Request) -> bool:
+    async def _answer(self, head: RequestHead) -> bool:
         """Whether the connection may live on."""
+        old = head.version < b"1.1"
+        self._writer = AnswerWriter(is_head=head.method == "HEAD", old=old, closes=not head.keeps_alive)
         try:
             try:
                 response = await self._respond(head)
-                await self._send(response, without_body=head.method == b"HEAD")
+                await self._send(response)
             except HttpError as error:
                 self._service.statistics.refuse(error.code)
-                await self._send(error.response(), without_body=head.method == b"HEAD", close=self._ambiguous)
+                await self._send(error.response(), close=self._ambiguous)
         except CallerGoneError:
             raise
         except Exception:
@@ -168,7 +177,7 @@ class Connection:
         finally:
             self._release()
 
-    async def _respond(self, head: h11.Request) -> Response:
+    async def _respond(self, head: RequestHead) -> Response:
         request = self._request(head)
         route = self._service.routes.find(request)
         request.body_limit = self._limits.body_bytes if route.body_bytes is None else route.body_bytes
@@ -178,45 +187,34 @@ class Connection:
         return await route.handler(request)
 
     async def _next_cycle(self) -> bool:
-        if self._http.our_state is not h11.DONE:
+        if self._writer.closes or not self._writer.ended:
             return False
-        if self._http.their_state is h11.SEND_BODY and not await self._drain():
+        if self._reader.is_in_body and not await self._drain():
             return False
-        if self._http.their_state is not h11.DONE:
+        if self._reader.is_in_body or self._reader.broken:
             return False
-        self._http.start_next_cycle()
+        self._reader.finish()
         return True
 
     # ---- letting a request in
 
-    def _request(self, head: h11.Request) -> Request:
+    def _request(self, head: RequestHead) -> Request:
         try:
             target = Target.parse(head.target)
         except BadTarget as error:
             raise HttpError(400, "bad_request", str(error)) from error
-        self._read_framing(head)
-        return Request(head.method.decode(), target, head.headers, self.peer, self)
+        self._judge(head)
+        return Request(head.method, target, head.lines.headers, self.peer, self)
 
-    def _read_framing(self, head: h11.Request) -> None:
+    def _judge(self, head: RequestHead) -> None:
         """How long the body is; and on a local socket, whether the caller was led here (threats U12)."""
-        self._length = None
-        bodiless, lengths = True, 0
-        for name, value in head.headers:
-            if name == b"content-length":
-                self._length = int(value)
-                bodiless = self._length == 0
-                lengths += 1
-            elif name == b"transfer-encoding":
-                bodiless = False
-                lengths += 1
-            elif name in (b"host", b"origin"):
-                self._refuse_misled(name, value)
-        if lengths > 1 or not head.http_version.startswith(b"1."):
+        self._length = head.lines.length
+        for name, value in head.lines.misleading:
+            self._refuse_misled(name, value)
+        if head.lines.framings > 1 or not head.version.startswith(b"1."):
             # Somebody in front of us may see another end of it (RFC 9112, 6.1): nothing that follows is believed.
             self._ambiguous = True
             raise HttpError(400, "bad_request", "a body with two lengths, or another HTTP than 1")
-        if bodiless:
-            self._http.next_event()  # the end of the message, which h11 would otherwise hold back
 
     def _refuse_misled(self, name: bytes, value: bytes) -> None:
         """A browser or a proxy that was led to a local listener shows it by Host or Origin. Of a Unix socket, which no
@@ -285,11 +283,9 @@ class Connection:
 
     async def receive(self) -> bytes:
         """The next piece of the body, b"" at its end. A caller who is slow to send it holds no slot meanwhile."""
-        if self._http.their_state is not h11.SEND_BODY:
-            return b""
         try:
-            while (event := self._http.next_event()) is h11.NEED_DATA:
-                if self._http.they_are_waiting_for_100_continue:
+            while (piece := self._reader.next_piece()) is None:
+                if self._reader.waits_for_continue:
                     await self._continue()
                 self._occupy(-1)
                 try:
@@ -298,11 +294,11 @@ class Connection:
                     self._occupy(1)
         except h11.RemoteProtocolError as error:
             raise HttpError(400, "bad_request", "the body ends early, or is malformed") from error
-        return bytes(event.data) if isinstance(event, h11.Data) else b""
+        return piece
 
     async def _continue(self) -> None:
         due = self._due
-        await self._write(self._http.send(h11.InformationalResponse(status_code=100, headers=[])) or b"")
+        await self._write(self._reader.ask_for_body())
         self._due = due  # that of the request
 
     def allow(self, seconds: float) -> None:
@@ -338,24 +334,18 @@ class Connection:
 
     # ---- answering
 
-    async def _send(self, response: Response, *, without_body: bool = False, close: bool = False) -> None:
-        body = response.body
-        length = len(body) if isinstance(body, bytes) else None
-        close = close or self._service.stopping
-        start = self._start(response, framing_of(response.status, response.headers, length, close=close))
-        self._phase = Phase.ANSWER
-        without_body = without_body or response.status in NO_BODY
+    async def _send(self, response: Response, *, close: bool = False) -> None:
+        body, writer = response.body, self._writer
+        writer.closes = writer.closes or close or self._service.stopping
+        headers = (*response.headers, *self._service.headers)
         if isinstance(body, bytes):
+            data = writer.whole(response.status, headers, body)
+            self._phase = Phase.ANSWER
             with self._sending(len(body)):
-                await self._send_whole(start, b"" if without_body else body)
+                await self._write(data)
         else:
-            await self._send_stream(start, body, without_body=without_body)
+            await self._send_stream(writer.start(response.status, headers), body, response.status)
         self._service.statistics.answered += 1
-
-    def _start(self, response: Response, framing: Framing) -> bytes:
-        lines = lines_of((*response.headers, *self._service.headers))
-        start = self._http.send(start_of(response.status, framing))
-        return (start or b"")[:-2] + lines + b"\r\n"
 
     @contextlib.contextmanager
     def _sending(self, size: int) -> Iterator[None]:
@@ -370,21 +360,16 @@ class Connection:
         finally:
             service.sending -= size
 
-    async def _send_whole(self, start: bytes, body: bytes) -> None:
-        data = self._http.send(h11.Data(data=body)) if body else b""
-        end = self._http.send(END)
-        await self._write(b"".join([start, data or b"", end or b""]))
-
-    async def _send_stream(self, start: bytes, body: AsyncIterable[bytes], *, without_body: bool) -> None:
+    async def _send_stream(self, start: bytes, body: AsyncIterable[bytes], status: int) -> None:
+        self._phase = Phase.ANSWER
         async with contextlib.aclosing(pieces_of(body)) as pieces:
             await self._write_piece(start)
-            if not without_body:
+            if not self._writer.is_head and status not in NO_BODY:
                 async for piece in pieces:
-                    if piece:
-                        await self._write_piece(self._http.send(h11.Data(data=piece)))
-            await self._write_piece(self._http.send(END))
+                    await self._write_piece(self._writer.piece(piece))
+            await self._write_piece(self._writer.end())
 
-    async def _write_piece(self, data: bytes | None) -> None:
+    async def _write_piece(self, data: bytes) -> None:
         """Between the pieces of a stream it is the handler's affair how long it waits."""
         if data:
             await self._write(data)
@@ -407,7 +392,7 @@ class Connection:
             data = await self._stream.receive_some(most)
         except (trio.BrokenResourceError, trio.ClosedResourceError) as error:
             raise CallerGoneError from error
-        self._http.receive_data(bytes(data))
+        self._reader.receive(bytes(data))
         return bool(data)
 
     def _enter(self, phase: Phase, seconds: float) -> None:
@@ -431,7 +416,7 @@ class Connection:
             return
         if self._cause is CloseCause.STOPPING:
             refusal = HttpError(503, "shutting_down", "this server is stopping", retry_after=1)
-        elif self._phase is Phase.HEAD or self._http.their_state is h11.SEND_BODY:
+        elif self._phase is Phase.HEAD or self._reader.is_in_body:
             refusal = HttpError(408, "timed_out", "the request took too long to arrive")
         else:
             refusal = HttpError(503, "timed_out", "the answer took too long", retry_after=1)
@@ -442,13 +427,13 @@ class Connection:
     async def _close_with(self, refusal: HttpError) -> None:
         """The refusal, if no answer has begun, and the word that the connection ends."""
         self._service.statistics.refuse(refusal.code)
-        if self._http.our_state not in (h11.IDLE, h11.SEND_RESPONSE):
+        if self._writer.begun:
             return
         await self._send(refusal.response(), close=True)
 
     async def _drain(self) -> bool:
         """An unread body that is small goes, so that the connection can live on."""
-        if self._http.they_are_waiting_for_100_continue or self._length is None or self._length > DRAIN_BYTES:
+        if self._reader.waits_for_continue or self._length is None or self._length > DRAIN_BYTES:
             return False
         self._enter(Phase.ANSWER, DRAIN_S)
         left = DRAIN_BYTES
@@ -461,7 +446,7 @@ class Connection:
 
     async def _linger(self) -> None:
         """Reads on for a moment where a body is unread: closing would reset, and the answer might be lost."""
-        if self._http.their_state not in (h11.SEND_BODY, h11.ERROR):
+        if not (self._reader.is_in_body or self._reader.broken):
             return
         with trio.move_on_after(FAREWELL_S), contextlib.suppress(trio.BrokenResourceError):
             if isinstance(self._stream, trio.abc.HalfCloseableStream):

@@ -7,9 +7,9 @@ from typing import Protocol
 
 from snapshot import canonical
 from wire.body_stream import BodyStream
+from wire.http1.target import BadTarget, Target
 from wire.messages import ErrorBody
 from wire.peer import Peer
-from wire.target import BadTarget, Target
 
 Headers = Sequence[tuple[str, str]]
 

@@ -17,11 +17,11 @@ from tests.coordinator import reports
 from tests.coordinator.daemon import Follower, Running, TlsNode, refusal, running
 from tests.coordinator.founding import Founded, set_restored
 from wire.client import ClientError
+from wire.http1.target import Target
 from wire.operators.fleet_answers import NodeNamed
 from wire.operators.operator_messages import ApplyRequest
 from wire.peer import AnonymousPeer, UnixPeer
 from wire.request import HttpError, Request
-from wire.target import Target
 
 GOOD = """
 {kind: Organization, id: acme}

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from wire.endpoint import BadEndpointError, Endpoint, path
-from wire.target import BadTarget, Target
+from wire.http1.target import BadTarget, Target
 
 
 @pytest.mark.parametrize(
