@@ -179,6 +179,18 @@ def one_of(*words: str) -> Form[str]:
     return _that(lambda value: isinstance(value, str) and value in known, f"one of {', '.join(words)}", schema)
 
 
+OTHER = "other"
+
+
+def word_of(*words: str) -> Form[str]:
+    """One of a list that later releases add to: a word that is not known here is read as `other`, and its message is
+    not refused for it.
+    """
+    known = frozenset(words)
+    schema = {"anyOf": [{"type": "string", "enum": list(words)}, IDENTIFIER.schema]}
+    return Form(IDENTIFIER.takes, IDENTIFIER.fault, lambda word: word if word in known else OTHER, _same, schema)
+
+
 def _is_time(value: object) -> bool:
     """As parse_time judges; a report has many times of few days."""
     return isinstance(value, str) and _CLOCK.fullmatch(value, 10) is not None and _is_day(value[:10])

@@ -35,6 +35,7 @@ from wire.forms import (
     record,
     table,
     text,
+    word_of,
 )
 from wire.strict_json import BadMessageError, parse_json
 
@@ -74,14 +75,7 @@ class Message:
 
     @classmethod
     def parse(cls, data: bytes, most: int | None = None) -> Self:
-        return record(cls).make(cls.parse_object(data, most))
-
-    @classmethod
-    def parse_object(cls, data: bytes, most: int | None = None) -> Mapping[str, object]:
-        """The JSON object of a message in form, as it is: for who needs few of its members, and soon."""
-        value = parse_json(data, cls.MOST_BYTES if most is None else most)
-        record(cls).check(value, MESSAGE)
-        return cast(Mapping[str, object], value)
+        return record(cls).read(parse_json(data, cls.MOST_BYTES if most is None else most), MESSAGE)
 
     def to_value(self) -> object:
         return record(type(self)).write(self)
@@ -245,14 +239,14 @@ class Reverted(Message):
 @message
 class DocumentOrigin(Message):
     """`kind`: whether it came whole or as an increment. `source`: a URL, `join`, `import`, or `pending`: out of its
-    slot, since a restart. `way`: by whom it came, null where an earlier version has noted it; `node_id`: of a peer or
-    relay.
+    slot, since a restart. `way`: by whom it came, null where an earlier version has noted it, `other` where a later one
+    has a word for it that this one does not know; `node_id`: of a peer or relay.
     """
 
     snapshot_id: str = member(IDENTIFIER)
     source: str = member(text(512))
     kind: str = member(text(64, 1))
-    way: str | None = member(one_of(*WAYS), default=None)
+    way: str | None = member(word_of(*WAYS), default=None)
     node_id: str | None = member(IDENTIFIER, default=None)
 
 
@@ -341,7 +335,9 @@ class RelayCondition(Message):
 
 @message
 class Heartbeat(Message):
-    """A report of the node (protocol.md 3), never a configuration write (rules S70)."""
+    """A report of the node (protocol.md 3), never a configuration write (rules S70). A coordinator passes over members
+    that a later release has added (coordinator/reports/heartbeat_form.py).
+    """
 
     MOST_BYTES: ClassVar[int] = HEARTBEAT_BYTES
 

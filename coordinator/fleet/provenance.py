@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from wire.forms import record
+from wire.forms import OTHER, record
 from wire.messages import WAYS, DocumentOrigin, RelayCondition
 from wire.operators.fleet_answers import CameBy, RelayStanding
 
@@ -20,7 +20,7 @@ _ORIGIN, _RELAY = record(DocumentOrigin), record(RelayCondition)
 
 @dataclass(frozen=True, order=True)
 class GivenBy:
-    """`way`: one of `WAYS`, or `unknown`. `node_id`: of a peer or relay."""
+    """`way`: one of `WAYS`, `other` for one of a later release, or `unknown`. `node_id`: of a peer or relay."""
 
     way: str
     node_id: str = ""
@@ -75,7 +75,7 @@ def _by_way(nodes: Iterable[NodeProvenance]) -> tuple[CameBy, ...]:
         for giver, count in node.came_from.items():
             versions[giver.way] += count
         holders.update({giver.way for giver in node.came_from})
-    return tuple(CameBy(way, versions[way], holders[way]) for way in (*WAYS, UNKNOWN) if versions[way])
+    return tuple(CameBy(way, versions[way], holders[way]) for way in (*WAYS, OTHER, UNKNOWN) if versions[way])
 
 
 def _giver(origin: DocumentOrigin | None) -> GivenBy:

@@ -36,7 +36,9 @@ class _Waiting:
 
 
 class HeartbeatCollector:
-    """`write` is given each batch, on the loop: usually `heartbeats.record` through `threads.in_database`."""
+    """`write` is given each batch, on the loop: usually `heartbeats.record` through `threads.in_database`. `newer`: how
+    many reports said something that is not known here.
+    """
 
     def __init__(self, write: Write, *, wait_s: float = WAIT_S, most: int = MOST, queue: int = 4_096) -> None:
         self._write = write
@@ -48,6 +50,7 @@ class HeartbeatCollector:
         self._full = trio.Event()
         self._taken = trio.Event()
         self._longer = False
+        self.newer = 0
 
     async def report(self, heartbeat: ReceivedHeartbeat) -> RecordedAnswer:
         """The answer, once the heartbeat is durable. NotRecorded when it is not; Refused `bad_request` where the
@@ -55,6 +58,7 @@ class HeartbeatCollector:
         """
         while len(self._waiting) >= self._queue:
             await self._taken.wait()
+        self.newer += heartbeat.is_newer
         waiting = _Waiting(heartbeat)
         self._waiting.append(waiting)
         self._came.set()

@@ -5,20 +5,27 @@ HeartbeatReader().read(body) the same of one that asks again and again
 
 What a heartbeat is, `wire.messages.Heartbeat` says alone. Its objects are not made: a fleet sends thousands of reports
 a second, and of each these few members are looked at.
+
+A member that is not known here is one of a later release: coordinators are upgraded first, but one that is taken back
+to the release before has newer nodes, and must not lose sight of all of them for what one of them says beside the rest.
+It is passed over, counted (`is_newer`), and not kept, since nobody has judged it. What is known is judged as ever.
+
+Rejected: nodes that say less once they were refused. They would have to know what which release reads, and one that
+leaves out its `features` is held to read none of them.
 """
 
 import hashlib
 import secrets
 from collections import OrderedDict
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, cast
 
 from coordinator.base.refusal import Code, Refused
 from coordinator.reports.checkin import ReportedMark
 from coordinator.reports.standing_refusals import LastRefused
 from snapshot import canonical
-from wire.forms import record
+from wire.forms import MESSAGE, record
 from wire.messages import HEARTBEAT_BYTES, BadMessageError, Heartbeat, Reverted, ScopeLimits, Vote
 from wire.strict_json import parse_json
 
@@ -28,12 +35,13 @@ _FORM = record(Heartbeat)
 _SCOPES, _AFTER = b'"scopes":{', b',"sent_at":'  # canonical, as agents write it
 MOST_REMEMBERED = 20_000
 SCOPES_REMEMBERED = 200_000  # of all together, some 350 bytes each: a node may name SCOPES_MAX, each time others
-_Object = Mapping[str, Any]  # in form: `Heartbeat.parse_object` has seen it
+_Object = Mapping[str, Any]  # in form
 
 
 @dataclass(frozen=True)
 class ReceivedHeartbeat:
-    """One report of one node, in form. `body` is the JSON text of it, as it came. `votes` are as the node says them:
+    """One report of one node, in form. `body` is the JSON text of it, as it came; where it `is_newer`, has members that
+    are not known here, without these. `votes` are as the node says them:
     of what it was given to vote on, or of anything else. `validated`: the scopes that a validator of its services sees.
     `good`: by scope the hash of the newest content that has proved itself there; `reverted`: what has failed to.
     """
@@ -57,6 +65,7 @@ class ReceivedHeartbeat:
     good: Mapping[str, str]
     reverted: Mapping[str, Reverted]
     body: str
+    is_newer: bool = False
 
 
 @dataclass(frozen=True)
@@ -76,9 +85,8 @@ class ReportedScopes:
 
 
 def parse(body: bytes, *, most: int = HEARTBEAT_BYTES) -> ReceivedHeartbeat:
-    """`bad_request` for what is not exactly a heartbeat, holds control characters, or is too large (rules K53, P23)."""
-    value = _read(body, most)
-    return _heartbeat_of(value, _summary_of(value["scopes"]), body)
+    """`bad_request` for what is no heartbeat, holds control characters, or is too large (rules K53, P23)."""
+    return _heartbeat_in(_parse(body, most), body)
 
 
 class HeartbeatReader:
@@ -111,11 +119,14 @@ class HeartbeatReader:
         return self._read_around(body, start, end, known) or parse(body, most=most)
 
     def _read_anew(self, body: bytes, text: bytes, key: bytes, most: int) -> ReceivedHeartbeat:
-        value = _read(body, most)
-        said = _summary_of(value["scopes"])
-        if _is_json_of(text, value["scopes"]):
+        value = _parse(body, most)
+        if not _FORM.takes(value):
+            return _heartbeat_in(value, body)
+        report = cast(_Object, value)
+        said = _summary_of(report["scopes"])
+        if _is_json_of(text, report["scopes"]):
             self._remember(key, said)
-        return _heartbeat_of(value, said, body)
+        return _heartbeat_of(report, said, body)
 
     def _remember(self, key: bytes, said: ReportedScopes) -> None:
         self._known[key] = said
@@ -136,11 +147,24 @@ class HeartbeatReader:
         return _heartbeat_of(value, known, body) if _FORM.takes(value) else None
 
 
-def _read(body: bytes, most: int) -> _Object:
+def _parse(body: bytes, most: int) -> object:
     try:
-        return Heartbeat.parse_object(body, most)
+        return parse_json(body, most)
     except BadMessageError as error:
         raise Refused(Code.BAD_REQUEST, str(error)) from error
+
+
+def _heartbeat_in(value: object, body: bytes) -> ReceivedHeartbeat:
+    if _FORM.takes(value):
+        report = cast(_Object, value)
+        return _heartbeat_of(report, _summary_of(report["scopes"]), body)
+    known = cast(_Object, _FORM.known_part(value))
+    try:
+        _FORM.check(known, MESSAGE)
+    except BadMessageError as error:
+        raise Refused(Code.BAD_REQUEST, str(error)) from error
+    report = _heartbeat_of(known, _summary_of(known["scopes"]), canonical.dumps(known))
+    return replace(report, is_newer=True)
 
 
 def _is_json_of(text: bytes, value: object) -> bool:

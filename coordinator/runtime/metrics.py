@@ -134,6 +134,7 @@ class _Collected(Collector):
         yield _counter("published_heads", "Heads given out", health.published_heads)
         yield _counter("published_documents", "Snapshots and increments given out", health.published_documents)
         yield _counter("publication_conflicts", "Publications that came second", health.conflicts)
+        yield _counter("newer_reports", "Reports with members that a later release has added", at.collector.newer)
         yield _counter("database_faults", "Transactions that the database has failed", at.database.faults)
         unable = GaugeMetricFamily("holdfast_coordinator_unpublishable", "Nothing can be published", labels=["reason"])
         if health.reason:

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Mapping
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
@@ -9,12 +10,15 @@ from hypothesis import strategies as st
 
 from agent.state.node_state import State
 from coordinator.base.refusal import Code, Refused
+from coordinator.fleet.provenance import GivenBy, came_from
 from coordinator.reports.checkin import ReportedMark
 from coordinator.reports.heartbeat_form import NO_MARK, HeartbeatReader, ReceivedHeartbeat, parse
 from coordinator.reports.standing_refusals import LastRefused
+from snapshot import canonical
 from snapshot.degraded import Mode
 from tests.coordinator.reports import body, event, events, heartbeat, mark, rejected, scope, value, vote
 from tests.examples import examples
+from wire.forms import record
 from wire.messages import (
     HEARTBEAT_BYTES,
     MODES,
@@ -25,6 +29,7 @@ from wire.messages import (
     Heartbeat,
     ScopeLimits,
 )
+from wire.strict_json import parse_json
 
 LIMITS = {"entries": 200, "bytes": None, "removed_percent": 50}
 
@@ -84,12 +89,12 @@ def test_a_report_in_another_encoding(encoding: str) -> None:
     "data",
     [
         b"", b"[]", b"null", b"\xff\xfe", b"{" * 100_000, b'{"a":' * 50_000, b" " * HEARTBEAT_BYTES + body(),
-        body()[:-1], body()[:-1] + b',"state":"x"}', body(extra=1), body(uptime_s=1.5),
+        body()[:-1], body()[:-1] + b',"state":"x"}', body(uptime_s=1.5),
         body().replace(b":12}", b":NaN}"), body().replace(b":12}", b":1e999}"),
         body().replace(b"active", b"AC\\u0000TIVE"),
         body().replace(b"active", b"AC\\ud800TIVE"), body(scopes={"../x": scope(None)}),
         body(scopes={"route_policy": {"active": None}}), body(scopes={"route_policy": scope({"config_version": 1})}),
-        body(journal=[{**event(1), "kind": "x"}]), body(journal=[1]), body(counters={"a": {"b": "\x1b[2J"}}),
+        body(journal=[1]), body(extra=1.5), body(counters={"a": {"b": "\x1b[2J"}}),
     ],
 )  # fmt: skip
 def test_what_is_no_report(data: bytes) -> None:
@@ -146,15 +151,44 @@ def test_what_it_votes_and_which_limits_it_has_may_be_said() -> None:
         {"votes": [{**vote("route_policy"), "verdict": "yes"}]},
         {"votes": [{**vote("route_policy"), "step": 13}]}, {"votes": [{**vote("route_policy"), "detail": "a\nb"}]},
         {"votes": [{**vote("route_policy"), "detail": "x" * 257}]}, {"votes": [vote("route_policy")] * (VOTES_MAX + 1)},
-        {"votes": [{**vote("route_policy"), "more": 1}]}, {"limits": {"config/a": {**LIMITS, "removed_percent": 101}}},
+        {"limits": {"config/a": {**LIMITS, "removed_percent": 101}}},
         {"limits": {"config/a": {"entries": 1}}}, {"limits": {"../x": LIMITS}}, {"limits": None},
         {"scopes": {"route_policy": {**scope(None), "has_validator": "yes"}}},
     ],
 )  # fmt: skip
 def test_what_is_no_vote_and_no_limit(wrong: Mapping[str, object]) -> None:
-    """rules K53: closed and bounded as all the rest; the next one is read"""
+    """rules K53: in form and bounded as all the rest; the next one is read"""
     assert is_bad(body(**wrong))
     assert heartbeat(votes=[vote("route_policy")] * VOTES_MAX).votes[0].verdict == "accepted"
+
+
+LATER = {"another": [{"x": "\x1b[2J"}], "": 1, "more": None}
+ORIGIN = {"snapshot_id": "s", "source": "https://r:7447", "kind": "snapshot", "way": "satellite", "node_id": "r"}
+
+
+def test_what_a_later_release_says_beside_the_rest_is_passed_over() -> None:
+    """rules K53, X14: a coordinator that was taken back to the release before sees its newer nodes all the same, at any
+    depth; what nobody has judged is not kept, and what is known is judged as ever
+    """
+    said = {**scope(mark(3)), "last_rejected": {**rejected(4), **LATER}, "origin": {**ORIGIN, **LATER}, **LATER}
+    known = {**scope(mark(3)), "last_rejected": rejected(4), "origin": ORIGIN}
+    later = {"votes": [{**vote("route_policy"), **LATER}], "journal": [{**event(4), **LATER}], **LATER}
+    older = {"votes": [vote("route_policy")], "journal": [event(4)]}
+    reader = HeartbeatReader()
+    for read in (parse, reader.read, reader.read):
+        report = read(body(scopes={"route_policy": said}, **later))
+        assert report == replace(parse(body(scopes={"route_policy": known}, **older)), is_newer=True)
+    assert not heartbeat().is_newer
+    assert is_bad(body(scopes={"route_policy": {**said, "active": None, "good": "ab"}}))
+    assert is_bad(body(state="BANANA", **LATER)) and is_bad(body(scopes={"route_policy": LATER}))
+
+
+def test_a_word_that_a_later_release_has_refuses_no_report() -> None:
+    """rules K53: and is none of ours; what is no word is refused"""
+    report = heartbeat(scopes={"route_policy": {**scope(mark(3)), "origin": ORIGIN}})
+    assert came_from(json.loads(report.body)["scopes"]) == {GivenBy("other", "r"): 1}
+    for wrong in ("", "A way", "x\x00", "x" * 65, 1, None, ["relay"]):
+        assert is_bad(body(scopes={"route_policy": {**scope(mark(3)), "origin": {**ORIGIN, "way": wrong}}}))
 
 
 HELD = {"authority_epoch": 1, "config_version": 2, "content_hash": "sha256:" + "ab" * 32, "snapshot_id": "s"}
@@ -179,14 +213,14 @@ def test_what_is_good_and_what_was_taken_back_may_be_said() -> None:
 @pytest.mark.parametrize(
     "wrong",
     [
-        {"good": None}, {"good": "ab"}, {"probation_until": 5}, {"attempted": mark(3)}, {"attempted": None},
-        {"reverted": None}, {"reverted": {**REVERTED, "check": ""}}, {"reverted": {**REVERTED, "more": 1}},
+        {"good": None}, {"good": "ab"}, {"probation_until": 5}, {"attempted": {**HELD, "snapshot_id": ""}}, {"attempted": None},
+        {"reverted": None}, {"reverted": {**REVERTED, "check": ""}},
         {"reverted": {**REVERTED, "detail": "a\x1bb"}}, {"reverted": {**REVERTED, "detail": "x" * 257}},
         {"reverted": {"config_version": 4}},
     ],
 )  # fmt: skip
 def test_what_is_no_word_of_a_probation(wrong: Mapping[str, object]) -> None:
-    """rules K53: closed and bounded as all the rest"""
+    """rules K53: in form and bounded as all the rest"""
     assert is_bad(body(scopes={"route_policy": {**scope(mark(3)), **wrong}}))
     assert heartbeat(scopes={"route_policy": {**scope(mark(3)), "reverted": REVERTED}}).reverted
 
@@ -287,11 +321,16 @@ def test_any_value_gets_one_verdict_from_both_readers(said: object) -> None:
     """rules K53: the quick reader takes what is a heartbeat, and nothing else, and finds the same in it"""
     data = json.dumps(said).encode()
     try:
-        message = Heartbeat.parse(data)
+        form = record(Heartbeat)
+        known = form.known_part(parse_json(data, HEARTBEAT_BYTES))
+        message = form.read(known, "it")
     except BadMessageError:
         assert is_bad(data)
         return
-    assert parse(data) == kept_of(message, data)
+    if known == said:
+        assert parse(data) == kept_of(message, data)
+    else:
+        assert parse(data) == replace(kept_of(message, canonical.dumps(known)), is_newer=True)
 
 
 def test_what_both_readers_find_in_a_full_one() -> None:

@@ -38,10 +38,11 @@ def test_of_one_node() -> None:
         "older": scope(origin=origin(None, None)),
         "before": scope(),
         "odd": scope(origin={"way": "relay"}),
+        "later": scope(origin=origin("satellite", None)),
         "gone": {**reports.scope(None), "origin": origin()},
     }
     assert {giver.words: count for giver, count in came_from(scopes).items()} == {
-        "coordinator": 1, "relay node-r": 2, "unknown": 3,
+        "coordinator": 1, "relay node-r": 2, "unknown": 3, "other": 1,
     }  # fmt: skip
     assert relay_of({"relay": RELAY}) == RelayCondition(("node-a",), 1, 2, 3_000, 9_000, is_relay=True)
     assert relay_of({}) is relay_of({"relay": {"heads": 1}}) is None
