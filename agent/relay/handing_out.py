@@ -60,6 +60,7 @@ class HandingOut:
                 self._bucket.leave(ticket)
             if self._keeper is ticket:
                 self._keeper = None
+            if self._keeper is None:  # also of one that was to keep it, and had its turn before it began
                 self._wake_next()
 
     async def _wait(self, ticket: Ticket) -> None:

@@ -3,6 +3,7 @@
 from collections import Counter
 
 import trio
+from trio.testing import MockClock, wait_all_tasks_blocked
 
 from agent.relay.handing_out import BURST_S, PIECE_BYTES, HandingOut
 
@@ -72,3 +73,27 @@ async def test_one_that_keeps_the_time_is_cancelled_while_others_wait(autojump_c
             nursery.start_soon(handing.take, "second", MIB)
     await receive(handing, "b", MIB, had)
     assert (had["b"], handing.waiting) == (MIB, 0)
+
+
+def test_who_is_to_keep_the_time_and_has_its_turn_at_once_leaves_it_to_the_next():
+    """A new one comes just then, when there is enough for both of them, and not yet for who has had more"""
+    clock, handing = MockClock(), HandingOut(MIB)
+
+    async def first() -> None:
+        await handing.take("a", PIECE_BYTES)
+        clock.jump(3 * PIECE_BYTES / MIB)
+        await handing.take("new", PIECE_BYTES)
+
+    async def main() -> None:
+        await handing.take("before", MIB // 4)
+        with trio.fail_after(60):
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(first)
+                for name in ("b", "c", "c"):
+                    await wait_all_tasks_blocked()
+                    nursery.start_soon(handing.take, name, PIECE_BYTES)
+                await wait_all_tasks_blocked()
+                clock.autojump_threshold = 0
+        assert handing.waiting == 0
+
+    trio.run(main, clock=clock)
