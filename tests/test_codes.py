@@ -1,5 +1,6 @@
 """The catalogue of codes: each code that is given out has a row, each row a code that is given out."""
 
+import ast
 import re
 from enum import Enum
 
@@ -75,3 +76,21 @@ def test_one_word_may_mean_something_else_in_each_area() -> None:
     assert len(found) == 3
     assert explain("revoked", Area.STORE, Area.GATE) == CATALOGUE[Area.GATE]["revoked"]
     assert explain("of_a_later_version", *Area) is None
+
+
+def test_a_command_that_refuses_prints_a_code() -> None:
+    """rules P10: scripts go by it. Of a file that the system does not give, or a library that is not there, it is the
+    system's own word.
+    """
+    without = [
+        f"{module.name}:{call.lineno}"
+        for module in modules("holdfast")
+        if module.name not in ("holdfast.ctl.machine", "holdfast.ctl.move", "holdfast.ctl.socket")
+        for call in module.nodes
+        if isinstance(call, ast.Call)
+        and isinstance(call.func, ast.Name)
+        and call.func.id == "Failed"
+        and {"REFUSED", "NOT_FOUND"} & {each.id for each in call.args if isinstance(each, ast.Name)}
+        and "code" not in {keyword.arg for keyword in call.keywords}
+    ]
+    assert without == []

@@ -13,7 +13,7 @@ Times are Unix seconds here and `YYYY-MM-DDTHH:MM:SSZ` on the wire; documents ar
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, fields, replace
 from itertools import islice
-from typing import Any, ClassVar, Self, TypeVar, cast
+from typing import Any, ClassVar, Self, TypeVar
 
 from snapshot import canonical, container
 from wire.forms import (

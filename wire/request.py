@@ -83,6 +83,7 @@ class Request:
     """One request of a caller whose connection has been let in. Only the connection makes one (rules J2)."""
 
     __slots__ = (
+        "_body",
         "_headers",
         "_incoming",
         "_query",
@@ -111,6 +112,7 @@ class Request:
         self._incoming = incoming
         self._query: list[tuple[str, str]] | None = None
         self._received = 0
+        self._body: bytes | None = None
 
     @property
     def segments(self) -> tuple[str, ...]:
@@ -164,10 +166,13 @@ class Request:
         return BodyStream(lambda: self._piece(limit))
 
     async def body(self, limit: int | None = None) -> bytes:
-        pieces = []
-        while piece := await self._piece(limit):
-            pieces.append(piece)
-        return b"".join(pieces)
+        """All of it, as often as it is asked for."""
+        if self._body is None:
+            pieces = []
+            while piece := await self._piece(limit):
+                pieces.append(piece)
+            self._body = b"".join(pieces)
+        return self._body
 
     async def _piece(self, limit: int | None) -> bytes:
         most = self.body_limit if limit is None else limit

@@ -25,6 +25,7 @@ from coordinator.api.node_api import NodeApi
 from coordinator.api.operator_api import OperatorApi
 from coordinator.api.owner_api import OwnerApi
 from coordinator.api.recover_api import RecoverApi
+from coordinator.api.recovered_route import asking_others_first
 from coordinator.api.replica_api import ReplicaApi
 from coordinator.api.resource_api import ResourceApi
 from coordinator.api.roster_api import RosterApi
@@ -130,4 +131,4 @@ def admin_routes(coordinator: Coordinator, door: Door, reminder: Reminder) -> li
         RosterApi(coordinator),
         StorageApi(coordinator),
     )
-    return [route for api in apis for route in api.routes()]
+    return [asking_others_first(coordinator, route) for api in apis for route in api.routes()]

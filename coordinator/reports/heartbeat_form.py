@@ -163,8 +163,8 @@ def _heartbeat_in(value: object, body: bytes) -> ReceivedHeartbeat:
         _FORM.check(known, MESSAGE)
     except BadMessageError as error:
         raise Refused(Code.BAD_REQUEST, str(error)) from error
-    report = _heartbeat_of(known, _summary_of(known["scopes"]), canonical.dumps(known))
-    return replace(report, is_newer=True)
+    said = _heartbeat_of(known, _summary_of(known["scopes"]), canonical.dumps(known))
+    return replace(said, is_newer=True)
 
 
 def _is_json_of(text: bytes, value: object) -> bool:

@@ -9,11 +9,12 @@ from pathlib import Path
 
 import click
 
+from coordinator.base.refusal import Code, Refused
 from coordinator.keys import identity as identities
 from coordinator.keys.signing_key import UnusableKeyError
 from coordinator.setup import configuration
 from holdfast.ctl import output
-from holdfast.ctl.socket import REFUSED, Failed, says_what_is_wrong
+from holdfast.ctl.socket import says_what_is_wrong
 from holdfast.terminal.shown import say, say_json
 from wire.certificate import BadCertificateError, Certificate, names_as_issuer, pem_to_der
 
@@ -69,7 +70,7 @@ def _file_of(path: Path, *, identity: bool) -> Path:
     try:
         return identities.find(at.keys_directory, os.environ)
     except UnusableKeyError as error:
-        raise Failed(f"{error} (holdfastctl coordinators pin)", REFUSED) from None
+        raise Refused(Code.BAD_KEY, str(error), remedy="holdfastctl coordinators pin") from None
 
 
 def _authority(place: Path, shown: Certificate) -> Path | None:

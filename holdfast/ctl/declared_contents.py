@@ -16,7 +16,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import BinaryIO
 
-from coordinator.base.refusal import bound_text
+from coordinator.base.refusal import Code, Refused, bound_text
 from coordinator.configs import part_bodies
 from coordinator.configs.config_files import content_name
 from coordinator.declared import contents, yaml_source
@@ -25,7 +25,7 @@ from coordinator.declared.kinds import PARTS, Config
 from coordinator.declared.resources import DeclaredProblem, InvalidResources
 from coordinator.declared.yaml_source import UnreadableYaml, YamlDocument
 from holdfast.ctl import output
-from holdfast.ctl.socket import REFUSED, CoordinatorClient, Failed
+from holdfast.ctl.socket import CoordinatorClient
 from wire.operators.operator_answers import KeptParts, MissingParts
 from wire.operators.operator_messages import ASKED_MAX, ContentSummary, MissingRequest
 
@@ -243,6 +243,6 @@ def _part(file: ReadFile, index: int) -> bytes:
     return part
 
 
-def _failure(file: ReadFile, error: UnusableContentError) -> Failed:
+def _failure(file: ReadFile, error: UnusableContentError) -> Refused:
     where = bound_text(str(file.path), 1_024)
-    return Failed(f"{where} {error.message}; {error.remedy}; nothing was changed", REFUSED)
+    return Refused(Code.BAD_REQUEST, f"{where} {error.message}", remedy=f"{error.remedy}; nothing was changed")

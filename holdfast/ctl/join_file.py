@@ -13,7 +13,8 @@ from typing import IO, Any
 
 import click
 
-from holdfast.ctl.socket import REFUSED, CoordinatorClient, Failed
+from coordinator.base.refusal import Code, Refused
+from holdfast.ctl.socket import CoordinatorClient
 from wire.invitation import FORMAT, BadInvitationError, Invitation
 from wire.operators.operator_answers import IssuedToken, JoinFacts
 
@@ -54,12 +55,12 @@ def facts_for_nodes(asked: CoordinatorClient, join_urls: tuple[str, ...], node_c
         facts = replace(facts, ca=node_ca.read_text())
     if facts.ca is None:
         detail = "the coordinator's certificate is not of the CA that `holdfastctl init` makes"
-        raise Failed(f"{detail}; name its CA file with --node-ca", REFUSED)
+        raise Refused(Code.CONFLICT, detail, remedy="name its CA file with --node-ca")
     return facts
 
 
 def write(file: IO[str], facts: JoinFacts, token: IssuedToken) -> None:
-    """Write what a node reads to join; Failed where a node would refuse it."""
+    """Write what a node reads to join; Refused where a node would refuse it."""
     made = Invitation(
         holdfast_join_file=FORMAT,
         **{**vars(facts), "ca": (facts.ca or "").encode()},
@@ -72,5 +73,6 @@ def write(file: IO[str], facts: JoinFacts, token: IssuedToken) -> None:
     try:
         Invitation.read(data)
     except BadInvitationError as error:  # what a node would refuse is not handed out
-        raise Failed(f"{error}; look at --join-url, --node-ca and `holdfastctl coordinators list`", REFUSED) from None
+        remedy = "look at --join-url, --node-ca and `holdfastctl coordinators list`"
+        raise Refused(Code.BAD_REQUEST, str(error), remedy=remedy) from None
     file.write(data.decode() + "\n")

@@ -11,6 +11,7 @@ from itertools import chain
 
 import click
 
+from coordinator.base.refusal import Code, Refused
 from coordinator.trust.signing_requests import SigningRequest
 from holdfast.ctl import node, output
 from holdfast.ctl.selection import selects_nodes
@@ -26,7 +27,7 @@ from holdfast.ctl.signing import (
     wishes,
     write_away,
 )
-from holdfast.ctl.socket import REFUSED, CoordinatorClient, Failed, asks_the_coordinator, confirm
+from holdfast.ctl.socket import CoordinatorClient, asks_the_coordinator, confirm
 from wire.operators.fleet_answers import (
     DrainingNode,
     Listed,
@@ -125,7 +126,7 @@ def remove(asked: CoordinatorClient, node_id: str, reason: str, force: bool, sig
         _remove_by_force(asked, node_id, reason, signing)
         return
     if signing.keys or signing.request is not None:
-        raise Failed("root keys and requests are for --force; leave them out", REFUSED)
+        raise Refused(Code.BAD_REQUEST, "root keys and requests are for --force", remedy="leave them out")
     confirm(f"Remove the node {node_id}?", yes=signing.yes)
     answer = asked.post(NodeNamed, "nodes", node_id, "remove", body=LeavingRequest(reason))
     asked.say(answer, f"removed: {node_id}")
@@ -143,7 +144,7 @@ def trim(asked: CoordinatorClient, dry_run: bool, all_due: bool, yes: bool) -> N
     until somebody has looked: with --all-due those that are shown do.
     """
     if dry_run and all_due:
-        raise Failed("--dry-run changes nothing, and --all-due does; give one of them", REFUSED)
+        raise Refused(Code.BAD_REQUEST, "--dry-run changes nothing, and --all-due does", remedy="give one of them")
     planned = asked.get(TrimPlan, "trim")
     if not all_due:
         asked.show(planned, _render_trim)
@@ -151,7 +152,7 @@ def trim(asked: CoordinatorClient, dry_run: bool, all_due: bool, yes: bool) -> N
     if not asked.as_json:
         _render_trim(planned)
     if not planned.due:
-        raise Failed("nobody is due; nothing was changed", REFUSED)
+        raise Refused(Code.CONFLICT, "nobody is due", remedy="nothing was changed")
     confirm(f"Remove {len(planned.due)} members that are due?", yes=yes)
     named = tuple(member.node_id for member in planned.due)
     parts = (named[at : at + ASKED_MAX] for at in range(0, len(named), ASKED_MAX))
@@ -178,7 +179,7 @@ def readmit(asked: CoordinatorClient, node_id: str, yes: bool, **given: str | No
 
 def _remove_by_force(asked: CoordinatorClient, node_id: str, reason: str, signing: Signing) -> None:
     if not reason:
-        raise Failed("a forced removal needs a reason: --reason TEXT", REFUSED)
+        raise Refused(Code.BAD_REQUEST, "a forced removal needs a reason", remedy="--reason TEXT")
     request: Signable = _earlier_request(signing) or draft(asked, signing, wishes(EpochWish(None)))
     if signing.keys:
         confirm(f"Remove the node {node_id} by force, and sign {request.about}?", yes=signing.yes)
@@ -201,7 +202,7 @@ def _earlier_request(signing: Signing) -> SigningRequest | None:
     request = read_request(signing.request)
     describe(request, err=True)
     if not (request.is_complete() or signing.keys):
-        raise Failed(f"{signing.request}: {missing(request)}", REFUSED)
+        raise Refused(Code.CONFLICT, f"{signing.request}: {missing(request)}", remedy="have it signed, and repeat this")
     return request
 
 

@@ -5,8 +5,9 @@ from pathlib import Path
 
 import click
 
+from coordinator.base.refusal import Code, Refused
 from holdfast.ctl import output
-from holdfast.ctl.socket import REFUSED, CoordinatorClient, Failed, asks_the_coordinator, confirm, says_what_is_wrong
+from holdfast.ctl.socket import CoordinatorClient, asks_the_coordinator, confirm, says_what_is_wrong
 from holdfast.terminal.clock import wall_clock
 from holdfast.terminal.shown import say, say_json
 from snapshot.identifiers import is_id
@@ -38,7 +39,8 @@ def key(name: str, out: Path, days: int, as_json: bool) -> None:
     pair = make_identity(name, wall_clock(), lifetime_s=days * DAY)
     files = {"certificate": out / f"{name}.crt", "key": out / f"{name}.key"}
     for existing in (file for file in files.values() if os.path.lexists(file)):
-        raise Failed(f"{existing} is there already; move it away, or choose another directory", REFUSED)
+        remedy = "move it away, or choose another directory"
+        raise Refused(Code.CONFLICT, f"{existing} is there already", remedy=remedy)
     _write_new(files["key"], pair.key_pem, 0o600)
     _write_new(files["certificate"], pair.certificate_pem, 0o644)
     answer = {name: str(file) for name, file in files.items()} | _about(pair.der)

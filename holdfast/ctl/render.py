@@ -12,9 +12,10 @@ from typing import TYPE_CHECKING
 
 import click
 
+from coordinator.base.refusal import Code, Refused
 from holdfast.ctl import output
 from holdfast.ctl.apply import FILES_HELP, saying
-from holdfast.ctl.socket import NOT_FOUND, REFUSED, Failed, says_what_is_wrong
+from holdfast.ctl.socket import says_what_is_wrong
 from holdfast.terminal.shown import say, say_json
 
 if TYPE_CHECKING:
@@ -58,10 +59,12 @@ def _render(places: tuple[Path, ...], node_id: str, config: str | None) -> "Sequ
         state = declared_state.load(places)
     model = state.model
     if node_id not in model.members:
-        raise Failed(f"no Node {node_id} is declared there; declare it, or correct the id", NOT_FOUND)
+        remedy = "declare it, or correct the id"
+        raise Refused(Code.NOT_FOUND, f"no Node {node_id} is declared there", remedy=remedy)
     files = list(rendered.files_of(model, node_id, state.read, config))
     if config is not None and not files:
-        raise Failed(f"no Config {config} is for {node_id}; see its `to`, and its organization", NOT_FOUND)
+        remedy = "see its `to`, and its organization"
+        raise Refused(Code.NOT_FOUND, f"no Config {config} is for {node_id}", remedy=remedy)
     return files
 
 
@@ -70,7 +73,7 @@ def _write(out: Path, files: "Sequence[RenderedFile]") -> None:
     try:
         out.mkdir(mode=0o755, parents=True)
     except FileExistsError:
-        raise Failed(f"{out} is there already; name a new directory", REFUSED) from None
+        raise Refused(Code.CONFLICT, f"{out} is there already", remedy="name a new directory") from None
     for rendered_file in files:
         place = out / rendered_file.place
         place.parent.mkdir(parents=True, exist_ok=True)

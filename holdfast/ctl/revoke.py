@@ -5,11 +5,12 @@ from typing import Any
 
 import click
 
+from coordinator.base.refusal import Code, Refused
 from coordinator.keys import keystore
 from holdfast.ctl import output
 from holdfast.ctl.rotate import keys_directory, whole_key_id
 from holdfast.ctl.signing import Signing, bundle_options, carry_out, draft, finish_with_key, wishes
-from holdfast.ctl.socket import REFUSED, CoordinatorClient, Failed, asks_the_coordinator, confirm
+from holdfast.ctl.socket import CoordinatorClient, asks_the_coordinator, confirm
 from snapshot.bundle import ACTIVE, CONFIG
 from wire.operators.fleet_answers import NodeNamed
 from wire.operators.operator_messages import ReasonRequest, RevocationRequest
@@ -113,7 +114,8 @@ def key(asked: CoordinatorClient, key_id: str, reason: str, new_key_to: Path | N
     is_last = [key.key_id for key in others] == [found]
     if is_last and new_key_to is None:
         remedy = "replace it in the same bundle: --new-key-to"
-        raise Failed(f"{found} is the last config key, nothing could be signed after it; {remedy}", REFUSED)
+        detail = f"{found} is the last config key, nothing could be signed after it"
+        raise Refused(Code.NO_SIGNER, detail, remedy=remedy)
     if keys[found].purpose == CONFIG and not is_last and new_key_to is None and not signing.keys:
         _revoke(asked, "key_ids", found, reason=reason, yes=signing.yes)
         return

@@ -7,10 +7,11 @@ from pathlib import Path
 
 import click
 
+from coordinator.base.refusal import Code, Refused
 from coordinator.keys import keystore
 from holdfast.ctl import trust
 from holdfast.ctl.signing import Signing, bundle_options, carry_out, draft, finish_with_key, wishes
-from holdfast.ctl.socket import REFUSED, CoordinatorClient, Failed, asks_the_coordinator
+from holdfast.ctl.socket import CoordinatorClient, asks_the_coordinator
 from holdfast.terminal.shown import say
 from snapshot.bundle import CONFIG, ROOT
 from snapshot.identifiers import parse_time
@@ -118,7 +119,7 @@ def keys_directory(asked: CoordinatorClient) -> Path:
 def _keys_directory(asked: CoordinatorClient, purpose: str) -> Path:
     if purpose == ROOT:
         remedy = "name where this one is to lie, --new-key-to DIRECTORY, or make it there and give its --public-key"
-        raise Failed(f"a root key is not kept with the coordinator; {remedy}", REFUSED)
+        raise Refused(Code.BAD_REQUEST, "a root key is not kept with the coordinator", remedy=remedy)
     return keys_directory(asked)
 
 
@@ -128,8 +129,8 @@ def whole_key_id(asked: CoordinatorClient, beginning: str) -> str:
     known = [key.key_id for key in asked.get(Rotation, "rotation").keys]
     found = [key_id for key_id in known if wanted and key_id.removeprefix("sha256:").startswith(wanted)]
     if len(found) != 1:
-        what = "no key" if not found else f"{len(found)} keys"
-        raise Failed(f"{what} of the bundle begins with {beginning}; `rotate status` lists them", REFUSED)
+        code, what = (Code.BAD_REQUEST, f"{len(found)} keys") if found else (Code.NOT_FOUND, "no key")
+        raise Refused(code, f"{what} of the bundle begins with {beginning}", remedy="`rotate status` lists them")
     return found[0]
 
 
@@ -140,7 +141,7 @@ def _goes_on_without(asked: CoordinatorClient, key_id: str) -> None:
     for scope, fault in held.get(key_id, {}).items():
         if fault is None and all(faults[scope] is not None for faults in others):
             remedy = "put its successor's file into the keys directory, and reload the coordinator"
-            raise Failed(f"without {key_id} this coordinator could not sign {scope}; {remedy}", REFUSED)
+            raise Refused(Code.NO_SIGNER, f"without {key_id} this coordinator could not sign {scope}", remedy=remedy)
 
 
 def _render(present: Rotation, held: HeldKeys, nodes: Mapping[str, int]) -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 import click
 from cryptography.hazmat.primitives import serialization
 
-from coordinator.base.refusal import Refused
+from coordinator.base.refusal import Code, Refused
 from coordinator.keys import keystore
 from coordinator.keys.signing_key import SigningKey, UnusableKeyError
 from coordinator.trust import signing_requests
@@ -27,7 +27,7 @@ from holdfast.ctl.signing import (
     wishes,
     write_request,
 )
-from holdfast.ctl.socket import REFUSED, CoordinatorClient, Failed, asks_the_coordinator, confirm, says_what_is_wrong
+from holdfast.ctl.socket import CoordinatorClient, asks_the_coordinator, confirm, says_what_is_wrong
 from holdfast.terminal.shown import say, say_json
 from snapshot.bundle import CONFIG, ROOT
 from snapshot.container import SUFFIX, ChunkParts
@@ -132,7 +132,8 @@ def import_files(asked: CoordinatorClient, files: tuple[Path, ...], despite_repo
     """
     bundles = [path for path in files if path.suffix == SUFFIX]
     if bundles and len(bundles) < len(files):
-        raise Failed("requests and bundles are brought in one after the other; nothing was changed", REFUSED)
+        detail = "requests and bundles are brought in one after the other"
+        raise Refused(Code.BAD_REQUEST, detail, remedy="nothing was changed")
     if bundles:
         _bring_bundles(asked, bundles, despite_reports=despite_reports)
         return
@@ -149,7 +150,7 @@ def _bring_bundles(asked: CoordinatorClient, paths: Sequence[Path], *, despite_r
     for version in sorted(found.keys() & held.keys()):
         if _envelope(found[version]) != _envelope(held[version]):
             remedy = "nothing was changed: find out which of them the nodes hold"
-            raise Failed(f"conflict: the coordinator holds another bundle {version}; {remedy}", REFUSED)
+            raise Refused(Code.CONFLICT, f"the coordinator holds another bundle {version}", remedy=remedy)
     new = sorted(found.keys() - held.keys())
     submissions = (BundleSubmission(found[version], despite_reports) for version in new)
     added = [asked.post(TakenBundle, "trust", body=submission).version for submission in submissions]
@@ -162,7 +163,7 @@ def _by_version(paths: Sequence[Path]) -> dict[int, bytes]:
         data = path.read_bytes()
         other = found.setdefault(_version_of(path, data), data)
         if _envelope(other) != _envelope(data):
-            raise Failed(f"conflict: {path} is another bundle of the same number; nothing was changed", REFUSED)
+            raise Refused(Code.CONFLICT, f"{path} is another bundle of the same number", remedy="nothing was changed")
     return found
 
 
@@ -183,7 +184,8 @@ def _version_of(path: Path, data: bytes) -> int:
     try:
         return signing_requests.bundle_of(data).version
     except Refused:
-        raise Failed(f"{path}: no trust bundle; use what `trust export` wrote", REFUSED) from None
+        detail = f"{path} is no trust bundle"
+        raise Refused(Code.BAD_REQUEST, detail, remedy="use what `trust export` wrote") from None
 
 
 @trust.command("new-key")

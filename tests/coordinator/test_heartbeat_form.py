@@ -213,7 +213,8 @@ def test_what_is_good_and_what_was_taken_back_may_be_said() -> None:
 @pytest.mark.parametrize(
     "wrong",
     [
-        {"good": None}, {"good": "ab"}, {"probation_until": 5}, {"attempted": {**HELD, "snapshot_id": ""}}, {"attempted": None},
+        {"good": None}, {"good": "ab"}, {"probation_until": 5},
+        {"attempted": {**HELD, "snapshot_id": ""}}, {"attempted": None},
         {"reverted": None}, {"reverted": {**REVERTED, "check": ""}},
         {"reverted": {**REVERTED, "detail": "a\x1bb"}}, {"reverted": {**REVERTED, "detail": "x" * 257}},
         {"reverted": {"config_version": 4}},

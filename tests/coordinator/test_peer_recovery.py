@@ -5,7 +5,7 @@ H46, H47).
 import resource
 import socket
 import stat
-from collections.abc import Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -42,7 +42,7 @@ from tests.coordinator.founding import Founded
 from tests.coordinator.owners import OWNERS
 from tests.coordinator.sets import FIRST, SECOND, THIRD, Coordinators
 from wire.certificate import fingerprint
-from wire.client import Deadlines
+from wire.client import ClientError, Deadlines
 from wire.messages import BadMessageError
 
 NONCE = "ab" * 32
@@ -292,6 +292,49 @@ async def test_a_further_coordinator_becomes_ready_and_nobody_carried_a_secret(p
             other.daemon.coordinator.publisher.sign_with(())
             assert await recovering.attempt()  # it is not named, so it asks nobody
             assert keystore.config_keys(keys, {}) == ()
+
+
+async def test_what_is_asked_before_a_key_has_come_waits_for_it(pair: tuple[Founded, Founded]) -> None:
+    """rules H21, H25: the call that would be refused has the others asked, once; where they cannot be, each call after
+    it is refused at once, and may be repeated
+    """
+    one, two = pair
+    one.settings = one.settings.replace("store_polling_s = 1", "store_polling_s = 300")  # it learns when it is told to
+    two.settings = two.settings.replace("store_polling_s = 1", "store_polling_s = 300")
+    async with running(one) as first:
+        two.settings += f'\n[peers]\nask = "127.0.0.1:{first.ports.coordinators}"'
+        async with running(two) as other:
+            await other.daemon.recovering.attempt()  # it says who it is
+            assert await first.daemon.recovering.attempt()
+            assert await other.daemon.recovering.attempt()
+            lose_keys(two, other)
+            await other.ask("POST", "/v1/allowlist/node-b", {})
+            assert keystore.config_keys(two.folder / "keys", {}) != ()
+            first.daemon.coordinator.publisher.sign_with(())  # it has nothing to give
+            lose_keys(two, other)
+            asked = []
+            other.daemon.coordinator.peers.ask = counting(other.daemon.recovering.attempt, asked)
+            for _ in range(2):
+                with pytest.raises(ClientError) as refused:
+                    await other.ask("POST", "/v1/allowlist/node-c", {})
+                assert (refused.value.status, refused.value.code) == (503, "recovery_mode")
+                assert refused.value.retry_after_s is not None
+            assert asked == [False]
+
+
+def counting(attempt: Callable[[], Awaitable[bool]], asked: list[bool]) -> Callable[[], Awaitable[bool]]:
+    async def count() -> bool:
+        asked.append(await attempt())
+        return asked[-1]
+
+    return count
+
+
+def lose_keys(founded: Founded, at: Running) -> None:
+    """As of one that was not there when a set was committed elsewhere."""
+    for file in (founded.folder / "keys").glob("config-*.pem"):
+        file.unlink()
+    at.daemon.coordinator.publisher.sign_with(())
 
 
 @pytest.mark.parametrize("hours", [-9, 9])
