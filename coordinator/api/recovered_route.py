@@ -23,14 +23,14 @@ def asking_others_first(coordinator: Coordinator, route: HttpRoute) -> HttpRoute
         try:
             return await route.handler(request)
         except HttpError as refused:
-            if refused.code != Code.RECOVERY_MODE.value or not await _have_asked(coordinator):
+            if refused.code != Code.RECOVERY_MODE.value or not await _ask_others(coordinator):
                 raise
         return await route.handler(request)
 
     return replace(route, handler=handler)
 
 
-async def _have_asked(coordinator: Coordinator) -> bool:
-    """Whether nothing is missing now."""
+async def _ask_others(coordinator: Coordinator) -> bool:
+    """Once; whether nothing is missing then."""
     ask = coordinator.peers.ask
     return ask is not None and not coordinator.standstill.recovery and await ask()

@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
+from coordinator.base.refusal import Refused
 from coordinator.configs import part_bodies
 from coordinator.declared.resources import DeclaredProblem, InvalidResources
 from holdfast.ctl import declared_contents
 from holdfast.ctl.declared_contents import ReadFile
-from holdfast.ctl.socket import Failed
 from tests.fakes.binary import random_bytes
 from wire.operators.operator_answers import KeptParts, MissingParts
 from wire.operators.operator_messages import MissingRequest
@@ -176,9 +176,9 @@ def test_one_that_changed_since_is_not_sent(place: Path) -> None:
     files = read(place, "a")
     (place / "a").write_text("b")
     at = Coordinator()
-    with pytest.raises(Failed) as caught:
+    with pytest.raises(Refused) as caught:
         declared_contents.upload(at, files)
-    assert "changes while it is read" in caught.value.message
+    assert "changes while it is read" in caught.value.detail
     assert at.uploaded == []
 
 
