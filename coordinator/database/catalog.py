@@ -1,13 +1,14 @@
 """Reading the declared state: the members, the model of everything, and what a change of it touches."""
 
 import json
-from collections.abc import Sequence, Set
+from collections.abc import Collection, Iterable, Sequence, Set
 from dataclasses import dataclass
 
-from sqlalchemy import func, select
+from sqlalchemy import bindparam, func, select
 from sqlalchemy.engine import Row
 
 from coordinator.database import cluster_state, schema
+from coordinator.database.cluster_state import ClusterState
 from coordinator.database.database import Database, Transaction
 from coordinator.database.member import Member
 from coordinator.declared import kinds
@@ -17,6 +18,9 @@ from coordinator.declared.model import Key, MemberEntry, Model
 from coordinator.declared.next_model import next_model
 from snapshot import canonical
 from wire.operators.fleet_answers import NodeEntry
+
+# Made once: making a statement costs as much as running it.
+_SOME = select(schema.nodes).where(schema.nodes.c.node_id.in_(bindparam("ids", expanding=True)))
 
 
 def nodes(database: Database) -> list[NodeEntry]:
@@ -42,22 +46,10 @@ def member(transaction: Transaction, node_id: str) -> Member | None:
     return None if row is None else _member(row)
 
 
-def new_member(transaction: Transaction, node_id: str) -> tuple[Member, int]:
-    """A member that was written in this transaction, and its generation."""
-    row = transaction.row(select(schema.nodes).where(schema.nodes.c.node_id == node_id))
-    if row is None:
-        raise AssertionError("the member was written in this transaction")
-    return _member(row), row.generation
-
-
-def member_by_pin(transaction: Transaction, certificate_sha256: str) -> Member | None:
-    """Who a certificate belongs to: the identity of a connection (rules J3, H-000-3)."""
-    table = schema.nodes
-    either = (table.c.certificate_sha256 == certificate_sha256) | (
-        table.c.next_certificate_sha256 == certificate_sha256
-    )
-    row = transaction.row(select(table).where(either))
-    return None if row is None else _member(row)
+def members(transaction: Transaction, node_ids: Iterable[str]) -> dict[str, tuple[Member, int]]:
+    """Those of these that are members, each with its generation."""
+    rows = transaction.rows(_SOME, {"ids": sorted(node_ids)})
+    return {row.node_id: (_member(row), row.generation) for row in rows}
 
 
 def joined_at(transaction: Transaction, node_ids: Sequence[str]) -> dict[str, float]:
@@ -67,9 +59,11 @@ def joined_at(transaction: Transaction, node_ids: Sequence[str]) -> dict[str, fl
     return {row.node_id: row.first_seen for row in transaction.rows(chosen)}
 
 
-def load(transaction: Transaction) -> Model:
-    """The whole declared state as one value. Remembered by the state's name, so it is read once for each state."""
-    standing = cluster_state.standing(transaction)
+def load(transaction: Transaction, standing: ClusterState | None = None) -> Model:
+    """The whole declared state as one value. Remembered by the state's name, so it is read once for each state.
+    `standing`: where it was read in this transaction.
+    """
+    standing = standing or cluster_state.standing(transaction)
     known = transaction.recall(standing.state_id)
     if isinstance(known, Model):
         return known
@@ -140,9 +134,14 @@ def with_member(transaction: Transaction, model: Model, node_id: str) -> Model:
 
 def member_entry(transaction: Transaction, node_id: str) -> MemberEntry | None:
     """As it stands in a model."""
-    table = schema.nodes
-    row = transaction.row(select(table).where(table.c.node_id == node_id, table.c.revoked_at.is_(None)))
-    return None if row is None else _member_entry(row)
+    return member_entries(transaction, [node_id])[node_id]
+
+
+def member_entries(transaction: Transaction, node_ids: Collection[str]) -> dict[str, MemberEntry | None]:
+    """The same of each of these."""
+    found: dict[str, MemberEntry | None] = dict.fromkeys(node_ids)
+    rows = transaction.rows(_SOME, {"ids": sorted(node_ids)})
+    return found | {row.node_id: _member_entry(row) for row in rows if row.revoked_at is None}
 
 
 def _members(transaction: Transaction) -> dict[str, MemberEntry]:

@@ -35,6 +35,7 @@ from coordinator.database.database import Database
 from coordinator.database.documents import container_of
 from coordinator.declared.model import MemberEntry
 from coordinator.membership import membership
+from coordinator.membership.join_reading import read_basis
 from coordinator.membership.membership import ForeseenJoins, Grant
 from coordinator.membership.proof import ProvenRequest
 from coordinator.publishing import heads
@@ -63,15 +64,12 @@ def prove(
     (refused_joins.py).
     """
     try:
-        request = ProvenRequest.from_proof(
-            body,
-            proof,
-            verifier=membership.verifier(database),
-            now=now,
-            token=token,
-            connection_certificate=pin,
-        )
-        return ProvenJoin(request, membership.look_at(database, request, now=now))
+        with database.read() as transaction:
+            basis = read_basis(transaction)
+            request = ProvenRequest.from_proof(
+                body, proof, verifier=basis.verifier, now=now, token=token, connection_certificate=pin
+            )
+            return ProvenJoin(request, membership.look_at(transaction, request, basis, now=now))
     except Refused as refused:
         note(refused)
         raise

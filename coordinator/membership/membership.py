@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 from typing import Any
 
-from sqlalchemy import Select, case, insert, select, update
+from sqlalchemy import case, insert, select, update
 from sqlalchemy.engine import Row
 
 from coordinator.base.refusal import Code, Refused
@@ -17,17 +17,17 @@ from coordinator.database import catalog, cluster_state, schema
 from coordinator.database.database import Database, Transaction
 from coordinator.database.member import Member
 from coordinator.declared.change_impact import affected_scopes, changed_members
-from coordinator.declared.kinds import Node
 from coordinator.declared.model import MemberEntry, Model
 from coordinator.declared.next_model import next_model
 from coordinator.keys import nonces
-from coordinator.keys.tokens import TokenRecord, jti_of
-from coordinator.membership import operators
-from coordinator.membership.join import AllowedPeer, Decision, JoinState, decide
-from coordinator.membership.proof import ProvenRequest, Verifier
+from coordinator.keys.tokens import TokenRecord
+from coordinator.membership.join import Decision, decide
+from coordinator.membership.join_reading import JoinBasis, KnownCandidate, read_basis, read_candidate
+from coordinator.membership.proof import ProvenRequest
 from coordinator.reports import heartbeats
 
 NO_HEAD = -1  # that was ever published for it
+_SPEND, _ADMIT = insert(schema.used_nonces), insert(schema.nodes)
 
 
 @dataclass(frozen=True)
@@ -46,28 +46,21 @@ def new_nonce(database: Database, *, now: float, lifetime_s: int) -> str:
         return nonces.issue(cluster_state.standing(transaction).nonce_key, now, lifetime_s)
 
 
-def verifier(database: Database) -> Verifier:
-    """What `ProvenRequest.authenticated` holds a proof against."""
-    with database.read() as transaction:
-        key = cluster_state.standing(transaction).nonce_key
-        return Verifier(key, cluster_state.server_certificates(transaction))
-
-
-def look_at(database: Database, request: ProvenRequest, *, now: float) -> MemberEntry | None:
+def look_at(transaction: Transaction, request: ProvenRequest, basis: JoinBasis, *, now: float) -> MemberEntry | None:
     """What the join would make of the node. None where it would be refused, or for nothing.
 
     Refused, and nothing is written, not even the nonce, for who shows neither a token of ours nor a pinned certificate.
     Whoever is not refused here is decided upon again, in the transaction of `join`.
     """
-    with database.read() as transaction:
-        known = catalog.load(transaction).members.get(request.node_id)
-        state = _state(transaction, request, _state_of_all(transaction))
-        try:
-            decision = decide(request, state, now)
-        except Refused:
-            if request.connection_certificate is None and state.token is None:
-                raise
-            return None  # by `join`, with its audit row
+    declared = catalog.load(transaction, basis.standing)
+    state = read_candidate(transaction, request, basis, declared).state
+    try:
+        decision = decide(request, state, now)
+    except Refused:
+        if request.connection_certificate is None and state.token is None:
+            raise
+        return None  # by `join`, with its audit row
+    known = declared.members.get(request.node_id)
     entry = _entry_after(known, request, decision)
     return None if entry == known else entry
 
@@ -111,18 +104,18 @@ def join(
     where it still is so.
     """
     with database.change(actor="", now=now) as transaction:
-        cluster_state.sound(transaction)  # a coordinator without a state, or that was restored, admits nobody
-        before = catalog.load(transaction)
-        of_all = _state_of_all(transaction)
-        decided = [_decide(transaction, request, of_all) for request in requests]
+        standing = cluster_state.sound(transaction)  # without a state, or restored, a coordinator admits nobody
+        before, basis = catalog.load(transaction, standing), read_basis(transaction, standing)
+        decided = [_decide(transaction, request, basis, before) for request in requests]
         joined = {
             request.node_id
             for request, decision in zip(requests, decided, strict=True)
             if isinstance(decision, Decision)
         }
         touched = _tell_others(transaction, before, joined, foreseen)
+        members = catalog.members(transaction, joined)
         return [
-            decision if isinstance(decision, Refused) else _grant(transaction, request, decision, touched)
+            decision if isinstance(decision, Refused) else Grant(decision.outcome, *members[request.node_id], touched)
             for request, decision in zip(requests, decided, strict=True)
         ]
 
@@ -151,91 +144,26 @@ def _waiting(transaction: Transaction, certificate_sha256: str) -> Row[Any] | No
     return transaction.row(select(table).where(table.c.next_certificate_sha256 == certificate_sha256))
 
 
-def _state_of_all(transaction: Transaction) -> JoinState:
-    """What is the same for whoever joins, and no join changes."""
-    return JoinState(
-        cluster_id=cluster_state.standing(transaction).cluster_id,
-        token_keys=cluster_state.token_keys(transaction),
-        own_certificates=cluster_state.server_certificates(transaction) | operators.fingerprints(transaction),
-        sites=cluster_state.site_ids(transaction),
-    )
-
-
-def _state(transaction: Transaction, request: ProvenRequest, of_all: JoinState) -> JoinState:
-    """All that the decision reads, in the transaction that applies it."""
-    presented = request.certificate.sha256
-    owner = catalog.member_by_pin(transaction, presented)
-    tombstones, retired = schema.tombstones, schema.retired_certificates
-    tombstone = transaction.row(select(tombstones.c.code).where(tombstones.c.node_id == request.node_id))
-    gone = transaction.row(select(retired.c.code).where(retired.c.certificate_sha256 == presented))
-    return replace(
-        of_all,
-        member=catalog.member(transaction, request.node_id),
-        certificate_owner=None if owner is None else owner.node_id,
-        tombstone=None if tombstone is None else tombstone.code,
-        retired=None if gone is None else gone.code,
-        allowed=_allowed_peer(transaction, request.node_id),
-        declared=_declared_peer(transaction, request.node_id),
-        token=_token(transaction, request),
-    )
-
-
-def _allowed_peer(transaction: Transaction, node_id: str) -> AllowedPeer | None:
-    table = schema.allowlist
-    row = transaction.row(select(table).where(table.c.node_id == node_id))
-    return None if row is None else AllowedPeer(row.kind, row.site_id, row.certificate_sha256)
-
-
-def _declared_peer(transaction: Transaction, node_id: str) -> AllowedPeer | None:
-    found = catalog.load(transaction).resources.get((Node.KIND, node_id))
-    return AllowedPeer(found.kind, found.site) if isinstance(found, Node) else None
-
-
-def _token(transaction: Transaction, request: ProvenRequest) -> TokenRecord | None:
-    """The record that an unverified token names; the decision verifies before it believes it."""
-    jti = None if request.token is None else jti_of(request.token)
-    table = schema.tokens
-    row = None if jti is None else transaction.row(select(table).where(table.c.jti == jti))
-    if row is None:
-        return None
-    return TokenRecord(
-        row.jti,
-        row.revoked_at is not None,
-        row.used_certificate_sha256,
-        row.used_by,
-        row.uses,
-        row.used,
-        row.nodes,
-        used_here=row.uses > 1 and transaction.row(_uses(row.jti, request)) is not None,
-    )
-
-
-def _uses(jti: str, request: ProvenRequest) -> Select[tuple[str]]:
-    table = schema.token_uses
-    here = (table.c.node_id == request.node_id) & (table.c.certificate_sha256 == request.certificate.sha256)
-    return select(table.c.jti).where(table.c.jti == jti, here)
-
-
-def _spend_nonce(transaction: Transaction, request: ProvenRequest) -> None:
-    table = schema.used_nonces
-    if transaction.row(select(table.c.nonce).where(table.c.nonce == request.nonce)) is not None:
+def _spend_nonce(transaction: Transaction, request: ProvenRequest, known: KnownCandidate) -> None:
+    if known.is_nonce_spent:
         raise Refused(Code.BAD_PROOF, "the nonce was used before", remedy="ask for a new one")
-    transaction.run(insert(table).values(nonce=request.nonce, expires_at=request.nonce_expires_at))
+    transaction.run(_SPEND, [{"nonce": request.nonce, "expires_at": request.nonce_expires_at}])
 
 
-def _decide(transaction: Transaction, request: ProvenRequest, of_all: JoinState) -> Decision | Refused:
+def _decide(transaction: Transaction, request: ProvenRequest, basis: JoinBasis, before: Model) -> Decision | Refused:
     """With all that the decision writes of this node, and its audit row."""
     transaction.actor = f"node:{request.node_id}"
+    known = read_candidate(transaction, request, basis, before)
     try:
-        _spend_nonce(transaction, request)
-        decision = decide(request, _state(transaction, request, of_all), transaction.now)
-        if decision.consume is not None:
-            _consume(transaction, decision.consume, request)
+        _spend_nonce(transaction, request, known)
+        decision = decide(request, known.state, transaction.now)
+        if decision.consume is not None and known.state.token is not None:
+            _consume(transaction, known.state.token, request)
     except Refused as refused:
         _audit_refusal(transaction, request.node_id, refused)
         return refused
     if decision.pin == "first":
-        _insert(transaction, request, decision)
+        _insert(transaction, request, decision, known.last_head)
     else:
         _update(transaction, request, decision)
     by = {} if decision.consume is None else {"token": decision.consume}
@@ -247,7 +175,7 @@ def _tell_others(
     transaction: Transaction, before: Model, joined: Set[str], foreseen: ForeseenJoins | None
 ) -> frozenset[str]:
     """Whose heads have to be issued again."""
-    entries = {node_id: catalog.member_entry(transaction, node_id) for node_id in joined}
+    entries = catalog.member_entries(transaction, joined)
     changed = {node_id: entry for node_id, entry in entries.items() if entry != before.members.get(node_id)}
     if not changed:
         return frozenset()
@@ -267,49 +195,40 @@ def _foreseen_model(
     return foreseen.after if is_so else None
 
 
-def _grant(transaction: Transaction, request: ProvenRequest, decision: Decision, touched: frozenset[str]) -> Grant:
-    joined, generation = catalog.new_member(transaction, request.node_id)
-    return Grant(decision.outcome, joined, generation, touched)
-
-
-def _consume(transaction: Transaction, jti: str, request: ProvenRequest) -> None:
+def _consume(transaction: Transaction, record: TokenRecord, request: ProvenRequest) -> None:
     """The statement itself counts: whatever was read before, a token is never used more often than it may be."""
-    table = schema.tokens
-    if transaction.row(_uses(jti, request)) is not None:
+    if record.used_here:
         return  # a retry: counted already
     use = {"used_at": transaction.now, "used_by": request.node_id}
     pin = {"used_certificate_sha256": request.certificate.sha256}
+    table = schema.tokens
     left = (table.c.uses == 1) | (table.c.used < table.c.uses)
     count = case((table.c.uses == 1, 1), else_=table.c.used + 1)
-    if not transaction.run(update(table).where(table.c.jti == jti, left).values(used=count, **use, **pin)):
-        raise Refused(Code.TOKEN_USED, f"token {jti} is for no more nodes")
-    several = select(table.c.jti).where(table.c.jti == jti, table.c.uses > 1)
-    if transaction.row(several) is not None:
-        named = {"jti": jti, "node_id": request.node_id, "certificate_sha256": request.certificate.sha256}
-        transaction.run(insert(schema.token_uses).values(**named, at=transaction.now))
+    if not transaction.run(update(table).where(table.c.jti == record.jti, left).values(used=count, **use, **pin)):
+        raise Refused(Code.TOKEN_USED, f"token {record.jti} is for no more nodes")
+    if record.uses > 1:
+        named = {"jti": record.jti, "node_id": request.node_id, "certificate_sha256": request.certificate.sha256}
+        transaction.run(insert(schema.token_uses), [{**named, "at": transaction.now}])
 
 
-def _insert(transaction: Transaction, request: ProvenRequest, decision: Decision) -> None:
+def _insert(transaction: Transaction, request: ProvenRequest, decision: Decision, last_head: int) -> None:
     """Joined-empty (rules J8). A node that was here before goes on from the generation that it may still hold; what it
     reported before, also while its membership was ending, is not held against it.
     """
     heartbeats.forget(transaction, request.node_id)
-    heads = schema.heads
-    held = transaction.number(select(heads.c.generation).where(heads.c.node_id == request.node_id))
-    transaction.run(
-        insert(schema.nodes).values(
-            node_id=request.node_id,
-            kind=decision.kind,
-            site_id=decision.site_id,
-            certificate=request.certificate.der,
-            certificate_sha256=request.certificate.sha256,
-            direct_url=request.direct_url,
-            incarnation=request.incarnation,
-            first_seen=transaction.now,
-            generation=held,
-            published=held or NO_HEAD,
-        )
-    )
+    row = {
+        "node_id": request.node_id,
+        "kind": decision.kind,
+        "site_id": decision.site_id,
+        "certificate": request.certificate.der,
+        "certificate_sha256": request.certificate.sha256,
+        "direct_url": request.direct_url,
+        "incarnation": request.incarnation,
+        "first_seen": transaction.now,
+        "generation": last_head,
+        "published": last_head or NO_HEAD,
+    }
+    transaction.run(_ADMIT, [row])
 
 
 def _update(transaction: Transaction, request: ProvenRequest, decision: Decision) -> None:

@@ -16,9 +16,11 @@ from coordinator.base.refusal import Refused
 from coordinator.database import cluster_state
 from coordinator.database.cluster_state import Founding
 from coordinator.database.database import Database
+from coordinator.declared.model import MemberEntry
 from coordinator.declared.references import DEFAULT_SITE
 from coordinator.keys import certificates, nonces, tokens
 from coordinator.membership import admission, leaving, membership, revocation
+from coordinator.membership.join_reading import read_basis
 from coordinator.membership.membership import Grant
 from coordinator.membership.proof import ProvenRequest, Verifier
 from snapshot import canonical
@@ -124,9 +126,19 @@ def allow(database: Database, candidate: Candidate, **entry: object) -> None:
     admission.allow(database, AllowlistEntry(candidate.node_id, candidate.kind, **entry), actor="root", now=NOW)
 
 
+def verifier_of(database: Database) -> Verifier:
+    with database.read() as transaction:
+        return read_basis(transaction).verifier
+
+
+def look_at(database: Database, request: ProvenRequest) -> MemberEntry | None:
+    with database.read() as transaction:
+        return membership.look_at(transaction, request, read_basis(transaction), now=NOW)
+
+
 def join(database: Database, candidate: Candidate, token: str | None = None, **options: object) -> Grant:
     now = options.get("now", NOW)
-    request = candidate.request(token, verifier=membership.verifier(database), **options)
+    request = candidate.request(token, verifier=verifier_of(database), **options)
     return join_one(database, request, now=now)
 
 

@@ -15,7 +15,17 @@ from coordinator.membership import admission, leaving, membership, pin_sync, rev
 from coordinator.reports import heartbeats, last_seen
 from coordinator.runtime import fleet_figures, fleet_metrics
 from tests.coordinator import models, reports
-from tests.coordinator.candidates import NOW, Candidate, admit, contents, join, remove_node, token_for
+from tests.coordinator.candidates import (
+    NOW,
+    Candidate,
+    admit,
+    contents,
+    join,
+    look_at,
+    remove_node,
+    token_for,
+    verifier_of,
+)
 from tests.coordinator.publishing import HOUR, Press
 from tests.coordinator.rollouts import RolloutFleet
 from wire.operators.operator_answers import AllowlistEntry
@@ -336,10 +346,10 @@ def test_a_lagging_replica_brings_nobody_back(cluster: Database, second: Databas
     admit(cluster, "node-b")
     with second.read() as transaction:
         assert "node-a" in catalog.load(transaction).members
-    seen = membership.look_at(second, node.renewed().request(connection=node.pin), now=NOW)
+    seen = look_at(second, node.renewed().request(connection=node.pin))
     foreseen = membership.foresee(second, [seen])
     remove_node(cluster, "node-a", reason="sold", **HOW)
-    late = node.renewed().request(connection=node.pin, verifier=membership.verifier(second))
+    late = node.renewed().request(connection=node.pin, verifier=verifier_of(second))
     assert [each.code for each in membership.join(second, [late], foreseen, now=NOW)] == [Code.REMOVED]
     assert refusal(leaving.undrain, second, "node-a", **HOW).code is Code.NOT_FOUND
     leaving.drain(second, "node-b", **HOW)

@@ -10,9 +10,19 @@ from coordinator.base.settings import CoordinatorSettings
 from coordinator.database import catalog, schema
 from coordinator.database.database import Database
 from coordinator.keys.tokens import MultiUse
-from coordinator.membership import admission, membership, revocation
+from coordinator.membership import admission, revocation
 from coordinator.runtime import retention
-from tests.coordinator.candidates import NOW, Candidate, allow, contents, join, join_one, remove_node, token_for
+from tests.coordinator.candidates import (
+    NOW,
+    Candidate,
+    allow,
+    contents,
+    join,
+    join_one,
+    remove_node,
+    token_for,
+    verifier_of,
+)
 from tests.coordinator.refusals import refused
 from wire.operators.operator_answers import TokenEntry
 
@@ -36,7 +46,7 @@ def test_as_many_join_at_once_as_its_count(cluster: Database) -> None:
     """With five more than that: they are `token_used`, and nobody of them is a member."""
     token = several(cluster, COUNT)
     nodes = [Candidate(f"gw-{number}") for number in range(COUNT + MORE)]
-    verifier = membership.verifier(cluster)
+    verifier = verifier_of(cluster)
     requests = [node.request(token, verifier=verifier) for node in nodes]
     start, outcomes = threading.Barrier(len(nodes)), []
 
