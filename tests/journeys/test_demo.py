@@ -16,8 +16,8 @@ import pytest
 
 from examples.demo import story
 from tests.citations import ROOT
+from tests.world import programs
 
-COMMAND = [sys.executable, "-m", "examples.demo"]
 CURL = shutil.which("curl", path="/usr/bin:/bin")
 LIMIT_S = 900  # it takes a minute on a quiet machine; tests assert no times
 
@@ -32,10 +32,12 @@ def place():
     shutil.rmtree(folder)
 
 
-def start(place, *options):
+def start(place, *options, python=None):
+    """By `python`, else by one whose commands are forked: interpreters that start are half of its work."""
+    command = [python or programs.interpreter(), "-m", "examples.demo", *options]
     environment = {"PATH": "/usr/bin:/bin", "TMPDIR": str(place), "HOME": str(place), "PYTHONPATH": str(ROOT)}
     return subprocess.Popen(
-        [*COMMAND, *options], cwd=ROOT, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+        command, cwd=ROOT, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
     )
 
 
@@ -102,8 +104,8 @@ def test_every_step_holds_and_what_is_kept_can_be_looked_at(place):
 
 
 def test_a_step_that_does_not_hold_is_the_end(place):
-    """The coordinator is killed too early: the demonstration says what is wrong, and fails."""
-    with start(place) as demo:
+    """The coordinator is killed too early: the demonstration says what is wrong, and fails; by what is installed."""
+    with start(place, python=sys.executable) as demo:
         read_until(demo, "Three nodes join")
         [coordinator] = [pid for pid, command in of_ours(place).items() if "holdfast-coordinator" in command]
         os.kill(coordinator, signal.SIGKILL)
@@ -118,7 +120,7 @@ def test_a_step_that_does_not_hold_is_the_end(place):
 
 @pytest.mark.slow
 def test_every_step_holds_without_nginx(place):
-    with start(place, "--without-nginx") as demo:
+    with start(place, "--without-nginx", python=sys.executable) as demo:
         printed, _ = demo.communicate(timeout=LIMIT_S)
     assert demo.returncode == 0, printed
     assert "the example's Python service takes its place" in printed

@@ -3,6 +3,7 @@
 ran = programs.run("holdfastctl", "status", folder=folder)
 daemon = programs.start("holdfast-coordinator", "--config", path, folder=folder, log=folder / "log")
 programs.folder()    stands in a PATH before the real ones, for whoever starts them by name
+programs.interpreter()      has the commands beside it, for whoever takes them from there
 """
 
 import atexit
@@ -23,7 +24,7 @@ from pathlib import Path
 
 from tests.citations import ROOT
 from tests.world import stand_in
-from tests.world.fork_server import PROGRAMS
+from tests.world.fork_server import DAEMONS, PROGRAMS
 
 RUN_S = 120.0  # on a machine that has other work
 
@@ -143,11 +144,32 @@ def folder() -> Path:
     made = Path(_server()).with_name("bin")
     made.mkdir()
     for name in PROGRAMS:
-        script = made / name
-        text = Path(stand_in.__file__).read_text()
-        script.write_text(f"#!{sys.executable} -ISE\n{text}\n\nmain({_server()!r}, {name!r})\n")
-        script.chmod(0o755)
+        _stand_in(made, name)
     return made
+
+
+@cache
+def interpreter() -> Path:
+    """Python of an environment in which the commands are the same, and the daemons those that are installed."""
+    made = Path(_server()).with_name("environment")
+    (made / "bin").mkdir(parents=True)
+    installed = Path(sys.prefix)
+    (made / "lib").symlink_to(installed / "lib")
+    shutil.copy(installed / "pyvenv.cfg", made)
+    (made / "bin" / "python").symlink_to(sys.executable)
+    for name in PROGRAMS:
+        if name in DAEMONS:
+            (made / "bin" / name).symlink_to(installed / "bin" / name)
+        else:
+            _stand_in(made / "bin", name)
+    return made / "bin" / "python"
+
+
+def _stand_in(folder: Path, name: str) -> None:
+    script = folder / name
+    text = Path(stand_in.__file__).read_text()
+    script.write_text(f"#!{sys.executable} -ISE\n{text}\n\nmain({_server()!r}, {name!r})\n")
+    script.chmod(0o755)
 
 
 @cache
