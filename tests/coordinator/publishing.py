@@ -68,6 +68,8 @@ spec: {allow: [continue_services]}
 
 _FOUNDED: dict[tuple[bool, tuple[str, ...]], tuple[Callable[[Database], None], Bundles]] = {}
 """What was founded before, by the kind of the database and the members: how to have it again, and its keys."""
+_PUBLISHED: dict[tuple[bool, tuple[str, ...]], tuple[Callable[[Database], None], Bundles, Backlog]] = {}
+"""The same once it was published to, and what the coordinator has kept of that."""
 
 
 @dataclass
@@ -96,6 +98,19 @@ class Press:
         restore, bundles = _FOUNDED[kind]
         restore(database)
         return cls(database, bundles=replace(bundles))
+
+    @classmethod
+    def published(cls, database: Database, *nodes: str) -> "Press":
+        """Founded, and published to once: a copy as well, with the memory of who has published it."""
+        kind = database.is_sqlite, nodes
+        if kind not in _PUBLISHED:
+            press = cls.founded(database, *nodes)
+            press.publish()
+            _PUBLISHED[kind] = copies.of(database), replace(press.bundles), _copied(press.kept)
+            return press
+        restore, bundles, kept = _PUBLISHED[kind]
+        restore(database)
+        return cls(database, bundles=replace(bundles), kept=_copied(kept))
 
     @classmethod
     def _found(cls, database: Database, *nodes: str) -> "Press":
@@ -194,6 +209,16 @@ class Press:
 
     def reader(self, node_id: str = "node-a") -> "Reader":
         return Reader(self, node_id)
+
+
+def _copied(kept: Backlog) -> Backlog:
+    """What goes on by itself: values do not change."""
+    memory = kept.remembered
+    remembered = PublishedMemory(
+        replace(memory.heads, _values=memory.heads._values.copy()),
+        replace(memory.documents, _values=memory.documents._values.copy()),
+    )
+    return Backlog(followed=kept.followed, known=dict(kept.known), changed=dict(kept.changed), remembered=remembered)
 
 
 class Reader:

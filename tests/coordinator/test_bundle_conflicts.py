@@ -20,9 +20,7 @@ KEPT = ("documents", "trust_bundles", "cluster", "audit")
 
 @pytest.fixture
 def press(database: Database) -> Press:
-    made = Press.founded(database, "node-a", "node-b")
-    made.publish()
-    return made
+    return Press.published(database, "node-a", "node-b")
 
 
 def report(press: Press, node_id: str, version: int, content_hash: str | None = None) -> None:

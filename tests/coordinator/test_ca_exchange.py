@@ -35,8 +35,7 @@ def shows(press: Press, ca=FIRST, name: str = FOUNDING.coordinator_id, **more: o
 @pytest.fixture
 def press(database: Database) -> Press:
     """Two members; the coordinator shows a certificate of the first CA."""
-    press = Press.founded(database, "node-a", "node-b")
-    press.publish()
+    press = Press.published(database, "node-a", "node-b")
     shows(press)
     return press
 

@@ -16,9 +16,7 @@ MINUTE = 60
 
 @pytest.fixture
 def press(database: Database) -> Press:
-    press = Press.founded(database, "node-a", "node-b")
-    press.publish()
-    return press
+    return Press.published(database, "node-a", "node-b")
 
 
 def asked(press: Press, *node_ids: str, **how: object) -> dict[str, NodeOutage]:

@@ -28,9 +28,7 @@ WEB_9 = SERVICE.format(id="web", nodes="node-a", n=9)
 
 @pytest.fixture
 def press(database: Database) -> Press:
-    made = Press.founded(database, "node-a", "node-b")
-    made.publish()
-    return made
+    return Press.published(database, "node-a", "node-b")
 
 
 def effect_of(press: Press, text: str, **flags: object) -> Effect:

@@ -26,9 +26,7 @@ MANY = "\n---\n".join(
 
 @pytest.fixture
 def press(database: Database) -> Press:
-    press = Press.founded(database, "node-a", "node-b")
-    press.publish()
-    return press
+    return Press.published(database, "node-a", "node-b")
 
 
 def asked(press: Press, scope: str, node_id: str = "node-a", **how: object) -> ScopeExplanation:

@@ -32,9 +32,7 @@ WEB_10 = SERVICE.format(id="web", nodes="node-a", n=10)
 @pytest.fixture
 def press(database: Database) -> Press:
     """Two members that have been published to once."""
-    made = Press.founded(database, "node-a", "node-b")
-    made.publish()
-    return made
+    return Press.published(database, "node-a", "node-b")
 
 
 def workers(press: Press, node_id: str = "node-a") -> int:

@@ -264,8 +264,7 @@ def test_what_names_a_revoked_service_is_not_signed_again(press: Press) -> None:
 
 def test_a_recovery_in_place(database: Database) -> None:
     """rules S65, S87: what was gone back to is what is declared then; a node that refuses it keeps what it has"""
-    press = Press.founded(database, "node-a")
-    press.publish()
+    press = Press.published(database, "node-a")
     node = Picky(press).follow()
     first = press.listing()[ROUTES]
     press.apply(NEXT)

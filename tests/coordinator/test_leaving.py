@@ -57,9 +57,7 @@ NODE_Z = "kind: Node\nid: node-z\nspec: {roles: [egress_service], organizations:
 
 @pytest.fixture
 def press(database: Database) -> Press:
-    made = Press.founded(database, "node-a", "node-b")
-    made.publish()
-    return made
+    return Press.published(database, "node-a", "node-b")
 
 
 def refusal(act, *arguments: object, **options: object) -> Refused:

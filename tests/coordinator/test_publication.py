@@ -30,9 +30,7 @@ OTHER_ROUTE = "kind: Route\nid: back\nspec: {organization: acme, service: web, m
 @pytest.fixture
 def press(database: Database) -> Press:
     """Two members that have been published to once."""
-    made = Press.founded(database, "node-a", "node-b")
-    made.publish()
-    return made
+    return Press.published(database, "node-a", "node-b")
 
 
 def parsed(document: Document) -> envelope.Envelope:
@@ -60,8 +58,7 @@ def test_every_node_takes_all_that_its_head_lists(press: Press) -> None:
 
 def test_a_new_member_is_joined_empty(database: Database) -> None:
     """rules J8, J9: what it is granted comes from the state after its admission."""
-    press = Press.founded(database, "node-c")
-    press.publish()
+    press = Press.published(database, "node-c")
     reader = press.reader("node-c").follow()
     assert reader.holder.roles == reader.holder.organization_ids == frozenset()
     assert set(press.listing("node-c")) == {"trust_bundle", "node_bootstrap", "node_runtime", "degraded_mode_policy"}

@@ -21,9 +21,7 @@ NEXT = STATE.replace("www.example", "shop.example")
 
 @pytest.fixture
 def press(database: Database) -> Press:
-    made = Press.founded(database, "node-a", "node-b")
-    made.publish()
-    return made
+    return Press.published(database, "node-a", "node-b")
 
 
 def refusing(press: Press, *node_ids: str) -> list[Picky]:

@@ -18,9 +18,7 @@ NEXT = STATE.replace("www.example", "shop.example")
 
 @pytest.fixture
 def press(database: Database) -> Press:
-    made = Press.founded(database, "node-a", "node-b")
-    made.publish()
-    return made
+    return Press.published(database, "node-a", "node-b")
 
 
 def refuse(press: Press, *node_ids: str) -> list[Picky]:

@@ -15,9 +15,7 @@ YEAR = 365 * 86_400
 
 @pytest.fixture
 def press(database: Database) -> Press:
-    press = Press.founded(database, "node-a")
-    press.publish()
-    return press
+    return Press.published(database, "node-a")
 
 
 def one(press: Press, key_id: str, scope_type: str = "route_policy") -> Signer:

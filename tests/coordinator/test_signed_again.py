@@ -47,8 +47,7 @@ KEYS = (SigningKey.generate(),)
 def press(tmp_path: Path) -> Iterator[Press]:
     """What is published once; the decisions are the same whatever the database is."""
     database = Database(migrated.at(tmp_path / "state.db"))
-    made = Press.founded(database, *NODES)
-    made.publish()
+    made = Press.published(database, *NODES)
     yield made
     database.close()
 

@@ -28,9 +28,7 @@ from wire.operators.operator_answers import Written
 
 @pytest.fixture
 def press(database: Database) -> Press:
-    made = Press.founded(database, "node-a", "node-b")
-    made.publish()
-    return made
+    return Press.published(database, "node-a", "node-b")
 
 
 @pytest.fixture

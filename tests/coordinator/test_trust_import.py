@@ -21,9 +21,7 @@ BAD = GOOD.replace("www.example", "wrong.example")
 
 @pytest.fixture
 def press(database: Database) -> Press:
-    made = Press.founded(database, "node-a")
-    made.publish()
-    return made
+    return Press.published(database, "node-a")
 
 
 def refused(press: Press, add, data: bytes) -> Refused:

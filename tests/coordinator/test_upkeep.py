@@ -37,9 +37,7 @@ POLICY = "kind: DegradedModePolicy\nid: standard\nspec: {allow: [preserve_routes
 
 @pytest.fixture
 def press(database: Database) -> Press:
-    made = Press.founded(database, "node-a", "node-b")
-    made.publish()
-    return made
+    return Press.published(database, "node-a", "node-b")
 
 
 @pytest.fixture(scope="module")

@@ -18,8 +18,7 @@ ROLES = frozenset({"core_mesh", "egress_service"})
 
 @pytest.fixture
 def held(database: Database) -> dict[str, PublishedDocument]:
-    press = Press.founded(database, "node-a", "node-b")
-    press.publish()
+    Press.published(database, "node-a", "node-b")
     with database.read() as transaction:
         found = published_state.read_situations(transaction, ["node-a"])["node-a"].held
         for one in found.values():
