@@ -1,12 +1,9 @@
 """The agent's process: what is started, in which order, and what ends it (rules A10, A12, A14).
 
-    holdfast-agent [--config /etc/holdfast/agent.toml] [--check]
-
 The one nursery of the agent is in `serve`. A task that fails is logged, counted and started again: nothing that
 happens upstream ends the process, or takes an active scope away.
 """
 
-import argparse
 import importlib
 import os
 import random
@@ -33,12 +30,10 @@ from wire.backoff import BackOff
 from wire.logs import last_words, log, set_up_logging
 from wire.systemd import SystemdNotifier, give_back_sockets
 from wire.unix import SocketError
-from wire.version import VERSION
 
 if TYPE_CHECKING:
     from agent.state.node import RunningNode
 
-DEFAULT_CONFIG = Path("/etc/holdfast/agent.toml")
 RESTART_MOST_S = 60.0
 EXIT_CONFIGURATION, EXIT_STORE = 78, 74  # sysexits(3): EX_CONFIG, EX_IOERR
 
@@ -161,25 +156,16 @@ async def _serve_and_end(serving: Callable[[], Awaitable[None]], scope: trio.Can
     scope.cancel()
 
 
-def _ignore_hangup(number: int, frame: object) -> None:
-    """A hangup before anybody waits for one: it ends nothing. Not ignored, since commands would inherit that."""
-
-
-def main(arguments: list[str] | None = None) -> None:
-    signal.signal(signal.SIGHUP, _ignore_hangup)
-    parser = argparse.ArgumentParser(prog="holdfast-agent", description="The Holdfast agent of this node.")
-    parser.add_argument("--config", type=Path, default=DEFAULT_CONFIG, help="agent.toml (default: %(default)s)")
-    parser.add_argument("--check", action="store_true", help="look at the configuration, and start nothing")
-    parser.add_argument("--version", action="version", version=f"%(prog)s {VERSION}")
-    asked = parser.parse_args(arguments)
+def run(path: Path, *, is_check: bool) -> None:
+    """Until it is told to end; a start that fails ends the process with words and a status of sysexits(3)."""
     notifier = SystemdNotifier()
     try:
-        nobody = settings_without_a_node(asked.config)
-        settings = nobody or load(asked.config)
-        awaited = Awaited(asked.config)
+        nobody = settings_without_a_node(path)
+        settings = nobody or load(path)
+        awaited = Awaited(path)
     except ConfigurationError as error:
         _end("\n".join(error.problems), EXIT_CONFIGURATION)
-    if asked.check:
+    if is_check:
         _check(settings)
     set_up_logging(settings.log.level)
     serving = partial(_serve_nobody, awaited=awaited) if nobody else serve
@@ -232,7 +218,3 @@ def _words(errors: BaseExceptionGroup[BaseException]) -> str:
 def _end(words: str, code: int) -> None:
     last_words(f"holdfast-agent: {words}")
     raise SystemExit(code)
-
-
-if __name__ == "__main__":
-    main()

@@ -57,7 +57,7 @@ kind: Service
 id: web
 spec: {{organization: acme, runs_on: {{roles: [egress_service]}}, settings: {{workers: {workers}}}}}
 """
-PROGRAM = "from coordinator.run import main; main()"
+PROGRAM = "from coordinator.command import main; main()"
 AGAIN_S = 0.5, 1.5  # after "too much to do at the moment"
 SETTINGS = "joins_per_minute = 10000"
 

@@ -37,7 +37,7 @@ def coordinator(folder: Path) -> "Iterator[tuple[subprocess.Popen[bytes], dict[s
     (folder / "coordinator.toml").write_text(founded.text())
     most = min(descriptors(), resource.getrlimit(resource.RLIMIT_NOFILE)[1])
     program = f"import resource as r; r.setrlimit(r.RLIMIT_NOFILE, ({most},) * 2)\n"
-    program += "from coordinator.run import main; main()"
+    program += "from coordinator.command import main; main()"
     with (folder / "log").open("wb") as log:
         process = subprocess.Popen([sys.executable, "-c", program, str(folder / "coordinator.toml")], stderr=log)
     try:

@@ -24,7 +24,7 @@ from tests.citations import ROOT
 from tests.coordinator.founding import Founded
 from tests.coordinator.publishing import Press
 
-PROGRAM = "from coordinator.run import main; main()"
+PROGRAM = "from coordinator.command import main; main()"
 ROUNDS = 3
 SETTLED_S, LOOK_S = 3.0, 0.01
 

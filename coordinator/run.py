@@ -7,7 +7,6 @@ door  reminder  lately               operators from afar, what ends, the fleet i
 storages                             what is published, in the stores that are declared
 """
 
-import argparse
 import os
 import signal
 import ssl
@@ -78,7 +77,6 @@ from wire.server import Server
 from wire.systemd import SystemdNotifier
 from wire.tls_contexts import TlsIdentity, alert_of, server_context
 from wire.unix import SocketError, SocketFault, unix_listener
-from wire.version import VERSION
 
 WRONG_CONFIGURATION = 78  # EX_CONFIG
 NOTHING_HELD = "a coordinator that starts without it has nothing to sign again, and comes again once it is back"
@@ -326,16 +324,12 @@ def _await_history(database: Database, at: Configuration) -> None:
             database.history = AwaitedHistory()
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(prog="holdfast-coordinator", description="The Holdfast coordinator of a cluster.")
-    parser.add_argument("--config", type=Path, help=f"coordinator.toml (default: {configuration.DEFAULT_PATH})")
-    parser.add_argument("path", nargs="?", type=Path, metavar="CONFIG", help="the same, by its place")
-    parser.add_argument("--version", action="version", version=f"%(prog)s {VERSION}")
-    asked = parser.parse_args()
+def run(path: Path) -> None:
+    """Until it is told to end; a start that fails ends the process with words and a status of sysexits(3)."""
     set_up_logging("info")
     try:
         core_dumps.forbid()
-        daemon = build(configuration.load(asked.config or asked.path or configuration.DEFAULT_PATH))
+        daemon = build(configuration.load(path))
     except FileNotFoundError as error:
         begin = "a cluster begins with `holdfastctl init`, which makes it"
         sys.exit(_say(FileNotFoundError(f"{error.filename}: there is no such file; {begin}")))

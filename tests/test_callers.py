@@ -10,7 +10,6 @@ from collections.abc import Iterator
 from tests.source import Module, modules
 
 ONLY_OTHERS_CALL = {
-    "coordinator.run.main": "the program",
     "store.fsck.check.run": "a process of its own calls it, by its name",
     "store.fsck.walk.run": "a process of its own calls it, by its name",
     "coordinator.publishing.declarations.apply": "an apply in one call, for worlds that tests and benchmarks make",
@@ -19,7 +18,8 @@ ONLY_OTHERS_CALL = {
     "coordinator.keys.signer.key_record": "what stands in a trust bundle, for worlds that tests and benchmarks make",
     "coordinator.configs.json_schema.faults_of_all": "a process of its own does (coordinator/runtime/schema_child.py)",
     "coordinator.declared.views.all_sections": "all that a member is given, for properties that tests hold",
-    "holdfast.terminal.commands.list_commands": "click calls it",
+    "coordinator.command.main": "the program",
+    "holdfast.terminal.commands.format_commands": "click calls it",
     "holdfast.client.watch_files": "the client library is for programs of others",
     "holdfast.client.watch_routes": "the client library is for programs of others",
     "holdfast.client.watch_service": "the client library is for programs of others",

@@ -28,7 +28,6 @@ from coordinator.trust.ceremony import MOST_ROOTS
 from snapshot.identifiers import is_hash
 from wire import forms
 
-DEFAULT_PATH = Path("/etc/holdfast/coordinator.toml")
 CREDENTIAL = "credential:"
 MAX_PORT = 65_535
 _TEXT = forms.text(forms.PATH_MAX, 1)

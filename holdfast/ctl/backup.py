@@ -11,8 +11,8 @@ from typing import Any
 
 import click
 
+from coordinator.base.places import DEFAULT_PATH
 from coordinator.setup import configuration
-from coordinator.setup.configuration import DEFAULT_PATH
 from holdfast.ctl import output
 from holdfast.ctl.socket import UNANSWERED, Failed, says_what_is_wrong
 from holdfast.terminal.clock import wall_clock

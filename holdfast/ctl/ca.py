@@ -5,9 +5,10 @@ from pathlib import Path
 
 import click
 
+from coordinator.base.places import DEFAULT_PATH
 from coordinator.base.refusal import Code, Refused
 from coordinator.setup import configuration
-from coordinator.setup.configuration import CREDENTIAL, DEFAULT_PATH
+from coordinator.setup.configuration import CREDENTIAL
 from holdfast.ctl import output
 from holdfast.ctl.machine import with_a_coordinators_libraries
 from holdfast.ctl.signing import ca_passphrase, passphrase_option

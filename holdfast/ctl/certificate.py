@@ -9,6 +9,7 @@ from pathlib import Path
 
 import click
 
+from coordinator.base.places import DEFAULT_PATH
 from coordinator.base.refusal import Code, Refused
 from coordinator.keys import identity as identities
 from coordinator.keys.signing_key import UnusableKeyError
@@ -24,7 +25,7 @@ _TITLES = {"file": "certificate", "authority": "CA for nodes"}
 
 @click.command("show-certificate")
 @click.argument("certificate", required=False, type=click.Path(path_type=Path, exists=True, dir_okay=False))
-@click.option("--configuration", "path", type=click.Path(path_type=Path), default=configuration.DEFAULT_PATH,
+@click.option("--configuration", "path", type=click.Path(path_type=Path), default=DEFAULT_PATH,
               show_default=True, help="Names the certificate, where none is given.")  # fmt: skip
 @click.option("--identity", is_flag=True, help="This coordinator's identity, by which storage nodes know it.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON, for scripts.")

@@ -6,10 +6,11 @@ from pathlib import Path
 
 import click
 
+from coordinator.base.places import DEFAULT_PATH
 from coordinator.base.refusal import Code, Refused
 from coordinator.keys import keystore
 from coordinator.setup import configuration
-from coordinator.setup.configuration import CREDENTIAL, DEFAULT_PATH
+from coordinator.setup.configuration import CREDENTIAL
 from coordinator.trust import coordinator_set
 from coordinator.trust.ceremony import MOST_ROOTS
 from holdfast.ctl import output

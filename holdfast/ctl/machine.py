@@ -7,7 +7,8 @@ from typing import Any
 
 import click
 
-from coordinator.setup.configuration import DEFAULT_PATH, OPTIONAL
+from coordinator.base.places import DEFAULT_PATH
+from coordinator.setup.configuration import OPTIONAL
 from holdfast.ctl.socket import REFUSED, Failed
 
 AMONG_COORDINATORS = "0.0.0.0:7446"

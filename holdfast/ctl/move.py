@@ -10,8 +10,8 @@ from typing import Any
 
 import click
 
+from coordinator.base.places import DEFAULT_PATH
 from coordinator.setup import configuration
-from coordinator.setup.configuration import DEFAULT_PATH
 from holdfast.ctl import output
 from holdfast.ctl.machine import STATE, set_up_here, with_a_coordinators_libraries
 from holdfast.ctl.signing import passphrase_option

@@ -18,7 +18,7 @@ from wire.unix import SocketError
 USAGE, NOT_SERVED = 2, 1
 
 
-@click.command("dev", short_help="Serve a folder of plain files as an agent would, to develop a service.")
+@click.command("dev")
 @click.argument("folder", metavar="DIR", type=click.Path(path_type=Path, exists=True, file_okay=False))
 @click.option("--socket", "socket_path", type=PLACE, help="Where to answer; by default DIR/.holdfast/agent.sock.")
 @click.option("--files", type=PLACE, help="Where to project files; by default DIR/.holdfast/active.")

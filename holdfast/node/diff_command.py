@@ -15,7 +15,7 @@ from holdfast.terminal.shown import say, say_json
 COLOURS = {"+": "green", "-": "red", "@": "cyan"}
 
 
-@click.command("diff", epilog=EXITS, short_help="What differs from the version before, or from the one that waits.")
+@click.command("diff", epilog=EXITS)
 @click.argument("first", type=click.Choice(["active"]))
 @click.argument("other", type=click.Choice(["previous", "pending"]))
 @click.argument("scope", shell_complete=completion.scopes)

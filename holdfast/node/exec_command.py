@@ -32,7 +32,6 @@ EXITS = (
     "exec",
     epilog=EXITS,
     context_settings={"allow_interspersed_args": False},
-    short_help="Run a program with its settings, and the secrets that they name.",
 )
 @click.option("--service", metavar="ID", shell_complete=completion.services, help="A service, for its settings.")
 @click.option(

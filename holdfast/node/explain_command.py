@@ -22,7 +22,7 @@ Line = tuple[str, str]
 NOTHING = ScopeReport(active=None, previous=None, pending=None, last_rejected=None, notified={})
 
 
-@click.command("explain", epilog=EXITS, short_help="Where a scope comes from, why one was refused, what comes next.")
+@click.command("explain", epilog=EXITS)
 @click.argument("scope", shell_complete=completion.scopes)
 @click.option("--json", "as_json", is_flag=True, help="What it is said from, as one JSON object.")
 @asks_the_agent

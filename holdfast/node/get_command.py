@@ -21,9 +21,7 @@ CONFIG = "config/"
 SHOWN = ("source", "generation", "grade", "version", "epoch", "age_s")
 
 
-@click.command(
-    "get", epilog=EXITS, short_help="Print a service, a route, a file, or a section of a scope, or all of it."
-)
+@click.command("get", epilog=EXITS)
 @click.argument("scope", shell_complete=completion.scopes)
 @click.argument("section", required=False)
 @click.option("--names", is_flag=True, help="Only the names of its sections, or of a Config's files, a line each.")

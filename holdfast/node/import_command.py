@@ -21,7 +21,7 @@ TIMEOUT_S = 600.0
 OF_OTHERS = ("wrong_node", "not_listed")  # among many files no fault: a tree is made for the whole fleet
 
 
-@click.command("import", epilog=EXITS, short_help="Hand documents in files to the agent.")
+@click.command("import", epilog=EXITS)
 @click.argument("documents", metavar="FILE...", nargs=-1, required=True,
                 type=click.Path(exists=True, dir_okay=False, path_type=Path))  # fmt: skip
 @click.option("--json", "as_json", is_flag=True, help="What became of each, one JSON object a line.")

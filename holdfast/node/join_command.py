@@ -32,7 +32,7 @@ EVERY_S = 0.5
 OUTSIDE = ("unenrolled", "joining")
 
 
-@click.command("join", epilog=EXITS, short_help="Join a cluster, by a join file or a token.")
+@click.command("join", epilog=EXITS)
 @click.option("--config", type=click.Path(path_type=Path), default=CONFIGURATION, show_default=True)
 @click.argument("join_file", required=False, metavar="[FILE]", type=click.Path(allow_dash=True, path_type=Path))
 @click.option("--node-id", metavar="ID",

@@ -21,7 +21,7 @@ def _running_since(ctx: click.Context, param: click.Parameter, value: str | None
         raise click.BadParameter(f"{value!r} is not of the form YYYY-MM-DDTHH:MM:SSZ") from None
 
 
-@click.command("may", epilog=EXITS, short_help="Ask the gate of degraded mode.")
+@click.command("may", epilog=EXITS)
 @click.argument("action")
 @click.option("--scope", shell_complete=completion.scopes, help="The scope that the action rests on.")
 @click.option("--resource", help="The service, route, peer, endpoint or secret that it is about.")

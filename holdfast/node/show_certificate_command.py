@@ -19,7 +19,7 @@ UNREADABLE = 2
 EXITS = "\b\nExit status: 0 done, 2 wrong usage, or the directory cannot be read; 4 the node has no certificate."
 
 
-@click.command("show-certificate", epilog=EXITS, short_help="Show this node's certificate and its fingerprint.")
+@click.command("show-certificate", epilog=EXITS)
 @click.option("--root", default=DEFAULT_ROOT, show_default=True, help="The agent's state directory.")
 @click.option("--cluster", default="", help="Which cluster, where the root has several.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON, for scripts.")

@@ -10,7 +10,7 @@ from holdfast.terminal import completion
 from holdfast.terminal.shown import say, shown
 
 
-@click.command("watch", epilog=EXITS, short_help="Print what changes, as it does.")
+@click.command("watch", epilog=EXITS)
 @click.argument("scopes", nargs=-1, shell_complete=completion.scopes)
 @click.option("--after", type=click.IntRange(0), help="Begin with what has changed since this generation.")
 @click.option("--count", type=click.IntRange(1), help="End after so many changes.")

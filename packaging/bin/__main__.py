@@ -9,9 +9,9 @@ from importlib import import_module
 DEBIANS_LIBRARIES = "/usr/lib/python3/dist-packages"
 PROGRAMS = {
     "holdfast": "holdfast.node.command",
-    "holdfast-agent": "agent.run",
+    "holdfast-agent": "agent.command",
     "holdfastctl": "holdfast.ctl.operator",
-    "holdfast-coordinator": "coordinator.run",
+    "holdfast-coordinator": "coordinator.command",
 }
 
 __package__ = None  # click 8.1.3 takes "" for a package, and would call each program `python -m PROGRAM`

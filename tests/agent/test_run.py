@@ -40,7 +40,7 @@ def folder(tmp_path):
 
 def agent(folder, **environment):
     return subprocess.Popen(
-        [sys.executable, "-m", "agent.run", "--config", str(folder / "agent.toml")],
+        [sys.executable, "-m", "agent.command", "--config", str(folder / "agent.toml")],
         cwd=ROOT,
         stderr=subprocess.PIPE,
         text=True,

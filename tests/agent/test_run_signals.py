@@ -15,8 +15,8 @@ NOBODY = '[local]\nsocket_path = "{folder}/run/agent.sock"\nprojection_directory
 CHILD = "import os, signal; os.kill(os.getpid(), signal.SIGHUP)"
 PARENT = f"""
 import signal, subprocess, sys
-from agent import run
-signal.signal(signal.SIGHUP, run._ignore_hangup)
+from agent import command, run
+signal.signal(signal.SIGHUP, command._ignore_hangup)
 print(subprocess.run([sys.executable, "-c", {CHILD!r}]).returncode)
 """
 

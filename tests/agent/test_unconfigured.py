@@ -27,7 +27,7 @@ def running(tmp_path):
         notified.bind(str(tmp_path / "notify"))
         notified.settimeout(60)
         process = subprocess.Popen(
-            [sys.executable, "-m", "agent.run", "--config", str(tmp_path / "agent.toml")],
+            [sys.executable, "-m", "agent.command", "--config", str(tmp_path / "agent.toml")],
             cwd=ROOT,
             stderr=subprocess.PIPE,
             env={**os.environ, "NOTIFY_SOCKET": str(tmp_path / "notify"), "WATCHDOG_USEC": "3000000"},
@@ -138,7 +138,7 @@ import os, sys
 os.dup2({number}, 3)
 os.set_inheritable(3, True)
 os.environ.update(LISTEN_PID=str(os.getpid()), LISTEN_FDS="1", LISTEN_FDNAMES="agent")
-os.execv(sys.executable, [sys.executable, "-m", "agent.run", "--config", "{folder}/agent.toml"])
+os.execv(sys.executable, [sys.executable, "-m", "agent.command", "--config", "{folder}/agent.toml"])
 """
 
 

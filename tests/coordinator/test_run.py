@@ -34,7 +34,7 @@ def started(founded: Founded, before: str = "", text: str = "") -> subprocess.Po
     command = [
         sys.executable,
         "-c",
-        f"{before}\nfrom coordinator.run import main; main()",
+        f"{before}\nfrom coordinator.command import main; main()",
         str(founded.folder / "coordinator.toml"),
     ]
     return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)

@@ -75,7 +75,7 @@ class SiteNode(Gateway):
     namespace = ""
 
     def start(self) -> None:
-        words = [sys.executable, "-c", "from agent.run import main; main()", "--config", self.folder / "agent.toml"]
+        words = [sys.executable, "-c", "from agent.command import main; main()", "--config", self.folder / "agent.toml"]
         command = ["ip", "netns", "exec", self.namespace, *map(str, words)]
         environment = {**os.environ, "PYTHONPATH": str(ROOT)}
         with (self.folder / "log").open("ab") as said:

@@ -87,7 +87,7 @@ class Shipped:
             "FAKETIME_NO_CACHE": "1",
             "NOTIFY_SOCKET": str(self.folder / "notify"),
         }
-        program = [AGENT_PYTHON, "-m", "agent.run", "--config", str(self.folder / "agent.toml")]
+        program = [AGENT_PYTHON, "-m", "agent.command", "--config", str(self.folder / "agent.toml")]
         with (self.folder / "log").open("ab") as log:
             return subprocess.Popen(program, cwd=ROOT, env={**os.environ, **environment}, stdout=log, stderr=log)
 

@@ -51,13 +51,14 @@ WITH_A_COORDINATOR = {
 BY_URL = {"python3-psycopg"}  # SQLAlchemy imports it, for postgresql+psycopg://
 PROGRAMS = {
     "holdfast-agent": [
+        "agent.command",
         "agent.run",
         "agent.served",
         "agent.upstream",
-        *(module for module, _ in command.COMMANDS.values()),
+        *(module for module, *_ in command.COMMANDS.values()),
     ],
-    "holdfast-coordinator": ["coordinator.run"],
-    "holdfastctl": sorted({module for module, _ in operator.COMMANDS.values()}),
+    "holdfast-coordinator": ["coordinator.command", "coordinator.run"],
+    "holdfastctl": sorted({module for module, *_ in operator.COMMANDS.values()}),
     "python3-holdfast": ["holdfast.client"],
 }
 # The folder of the package first, then the tests' own libraries; each import is said.

@@ -27,8 +27,8 @@ from typing import NoReturn
 PROGRAMS = {
     "holdfastctl": "holdfast.ctl.operator",
     "holdfast": "holdfast.node.command",
-    "holdfast-coordinator": "coordinator.run",
-    "holdfast-agent": "agent.run",
+    "holdfast-coordinator": "coordinator.command",
+    "holdfast-agent": "agent.command",
 }
 DAEMONS = ("holdfast-coordinator", "holdfast-agent")
 MOST_BYTES = 1 << 20
