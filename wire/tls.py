@@ -6,8 +6,8 @@ when one has been taken away a new context is built in a thread, for the next ha
 """
 
 import ssl
-from collections.abc import Callable, Hashable, Iterator
-from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
+from collections.abc import Callable, Hashable
+from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 
 import trio
@@ -20,6 +20,7 @@ from wire.pins import Pin, PinTable
 from wire.room import ConnectionRoom, principal_of
 from wire.server import MADE_ROOM, OpenedConnection, TurnedAwayError
 from wire.tls_contexts import alert_of, pinned_server_context, server_context
+from wire.tls_stream import TlsStream
 
 ALERT_S = 1.0
 CONNECTIONS_EACH_NODE = 16
@@ -102,7 +103,7 @@ class PinnedTransport:
             stream = await _handshake(raw, self._context, self._limits.handshake_s)
         if scope.cancelled_caught:
             raise TurnedAwayError(MADE_ROOM)
-        pin = self._table.find(stream.getpeercert(binary_form=True) or b"")
+        pin = self._table.find(stream.peer_certificate() or b"")
         if pin is None:
             # Taken away a moment ago, or signed by a pinned certificate (threats M02, M07).
             raise TurnedAwayError("a certificate that TLS took, and that is not pinned")
@@ -110,14 +111,11 @@ class PinnedTransport:
             raise TurnedAwayError(f"too many connections of {pin.node_id}")
         return OpenedConnection(stream, self._peer(pin, _address_of(raw)))
 
-    @contextmanager
-    def following(self, opened: OpenedConnection, connection: Connection) -> Iterator[None]:
+    def following(self, opened: OpenedConnection, connection: Connection) -> AbstractContextManager[None]:
+        if not isinstance(opened.peer, TlsPeer | OperatorPeer):
+            return nullcontext()
         end = partial(connection.end, CloseCause.DISMISSED)
-        with ExitStack() as until_then:
-            until_then.callback(_let_go, opened.stream)
-            if isinstance(opened.peer, TlsPeer | OperatorPeer):
-                until_then.enter_context(self._table.open_connection(opened.peer.fingerprint, end))
-            yield
+        return self._table.open_connection(opened.peer.fingerprint, end)
 
     async def refuse(self, raw: trio.SocketStream) -> None:
         """Nothing can be said before a handshake, and that is what there are too many of."""
@@ -146,7 +144,7 @@ class ServerAuthTransport:
         return OpenedConnection(stream, AnonymousPeer(_address_of(raw)))
 
     def following(self, opened: OpenedConnection, connection: Connection) -> AbstractContextManager[None]:
-        return _to_its_end(opened.stream)
+        return nullcontext()
 
     async def refuse(self, raw: trio.SocketStream) -> None:
         """As above: nothing can be said."""
@@ -175,7 +173,7 @@ class AskingTransport:
 
     async def open(self, raw: trio.SocketStream) -> OpenedConnection:
         stream = await _handshake(raw, self._context, self._limits.handshake_s)
-        der = stream.getpeercert(binary_form=True)
+        der = stream.peer_certificate()
         if not der:
             return OpenedConnection(stream, AnonymousPeer(_address_of(raw)))
         pin = self._table.find(der)
@@ -184,7 +182,7 @@ class AskingTransport:
         return OpenedConnection(stream, node_peer(pin, _address_of(raw)))
 
     def following(self, opened: OpenedConnection, connection: Connection) -> AbstractContextManager[None]:
-        return _to_its_end(opened.stream)
+        return nullcontext()
 
     async def refuse(self, raw: trio.SocketStream) -> None:
         """As above: nothing can be said."""
@@ -212,10 +210,8 @@ class PlainTransport:
         """There is nothing to follow."""
 
 
-async def send_alert(raw: trio.SocketStream, stream: "trio.SSLStream[trio.SocketStream]") -> None:
-    """trio keeps the alert of a failed handshake back (0.22 to 0.35): the other end would see a bare reset."""
-    outgoing = getattr(stream, "_outgoing", None)
-    alert = outgoing.read() if outgoing is not None else b""
+async def _send_alert(raw: trio.SocketStream, alert: bytes) -> None:
+    """Why a handshake failed: the other end would see a bare reset."""
     if not alert:
         return
     with trio.move_on_after(ALERT_S):
@@ -228,24 +224,15 @@ async def send_alert(raw: trio.SocketStream, stream: "trio.SSLStream[trio.Socket
             return
 
 
-async def _handshake(
-    raw: trio.SocketStream, context: ssl.SSLContext, seconds: float
-) -> "trio.SSLStream[trio.SocketStream]":
-    stream = trio.SSLStream(raw, context, server_side=True)  # https_compatible would send no close_notify
-    try:
-        failure = await _failure_of_handshake(raw, stream, seconds)
-    except trio.Cancelled:
-        _let_go(stream)
-        raise
+async def _handshake(raw: trio.SocketStream, context: ssl.SSLContext, seconds: float) -> TlsStream:
+    stream = TlsStream(raw, context)
+    failure = await _failure_of_handshake(raw, stream, seconds)
     if failure:
-        _let_go(stream)
         raise TurnedAwayError(failure)
     return stream
 
 
-async def _failure_of_handshake(
-    raw: trio.SocketStream, stream: "trio.SSLStream[trio.SocketStream]", seconds: float
-) -> str:
+async def _failure_of_handshake(raw: trio.SocketStream, stream: TlsStream, seconds: float) -> str:
     """Empty where there is none. The error itself would hold on to the stream."""
     failure = ""
     with trio.move_on_after(seconds) as scope:
@@ -256,23 +243,8 @@ async def _failure_of_handshake(
     if scope.cancelled_caught:
         return "the handshake took too long"
     if failure:
-        await send_alert(raw, stream)
+        await _send_alert(raw, stream.alert())
     return failure
-
-
-@contextmanager
-def _to_its_end(stream: trio.abc.Stream) -> Iterator[None]:
-    try:
-        yield
-    finally:
-        _let_go(stream)
-
-
-def _let_go(stream: trio.abc.Stream) -> None:
-    """A stream of trio's refers to itself (0.22 to 0.35), and the collector of cycles does not see what OpenSSL keeps
-    for it: strangers who came and went took half a GiB before it ran.
-    """
-    vars(stream).clear()
 
 
 def _address_of(raw: trio.SocketStream) -> str:

@@ -1,0 +1,155 @@
+"""The server's end of TLS, against a client of trio's own, over real sockets."""
+
+import os
+import ssl
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+import trio
+import trio.testing
+from hypothesis import HealthCheck, given
+from hypothesis import strategies as st
+
+from tests.examples import examples
+from tests.wire.lab import node, tcp_listener
+from wire.tls_contexts import server_context, unchecked_context
+from wire.tls_stream import TURN_BYTES, TlsStream
+
+Client = trio.SSLStream
+
+
+@asynccontextmanager
+async def pair(folder: Path) -> AsyncIterator[tuple[TlsStream, Client]]:
+    """Both ends, after their handshake."""
+    identity, _ = node(folder, "server")
+    listener, port = await tcp_listener()
+    async with listener:
+        there = await trio.open_tcp_stream("127.0.0.1", port)
+        server = TlsStream(await listener.accept(), server_context(identity.read()))
+    client = trio.SSLStream(there, unchecked_context(), server_hostname="localhost")
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(server.do_handshake)
+        nursery.start_soon(client.do_handshake)
+    try:
+        yield server, client
+    finally:
+        await trio.aclose_forcefully(server)
+        await trio.aclose_forcefully(client)
+
+
+async def received(take: Callable[[], object], size: int) -> bytes:
+    found = b""
+    while len(found) < size and (piece := await take()):
+        found += piece
+    return found
+
+
+@examples(20, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(st.lists(st.integers(0, 100_000), max_size=6), st.integers(1, 70_000))
+def test_what_is_sent_arrives_whole_and_in_order(tmp_path: Path, sizes: list[int], most: int) -> None:
+    async def main() -> None:
+        said = [bytes([number]) * size for number, size in enumerate(sizes)]
+        async with pair(tmp_path) as (server, client), trio.open_nursery() as nursery:
+            nursery.start_soon(_send_all, client, said)
+            assert await received(lambda: server.receive_some(most), sum(sizes)) == b"".join(said)
+            nursery.start_soon(_send_all, server, said)
+            assert await received(client.receive_some, sum(sizes)) == b"".join(said)
+
+    trio.run(main)
+
+
+async def _send_all(stream: trio.abc.SendStream, pieces: list[bytes]) -> None:
+    for piece in pieces:
+        await stream.send_all(piece)
+
+
+async def test_the_end_is_said_and_heard(tmp_path: Path) -> None:
+    """threats D-46: who reads to the end knows that nothing was cut off."""
+    async with pair(tmp_path) as (server, client):
+        await server.send_all(b"last")
+        await server.aclose()
+        assert await client.receive_some() == b"last"
+        assert await client.receive_some() == b""
+        with pytest.raises(trio.ClosedResourceError):
+            await server.send_all(b"more")
+        with pytest.raises(trio.ClosedResourceError):
+            await server.receive_some()
+    async with pair(tmp_path) as (server, client):
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(client.aclose)
+            assert await server.receive_some() == b""
+            await server.aclose()
+
+
+async def test_an_end_that_is_not_said_is_a_cut(tmp_path: Path) -> None:
+    """threats D-46: whoever stands between cannot end a message early."""
+    async with pair(tmp_path) as (server, client):
+        await client.send_all(b"first")
+        assert await server.receive_some() == b"first"
+        await trio.aclose_forcefully(client.transport_stream)
+        with pytest.raises(trio.BrokenResourceError):
+            await server.receive_some()
+        with pytest.raises(trio.ClosedResourceError):
+            await server.receive_some()
+
+
+async def test_what_is_no_record_breaks_the_stream(tmp_path: Path) -> None:
+    async with pair(tmp_path) as (server, client):
+        await client.transport_stream.send_all(b"\x17\x03\x03\x00\x20" + b"x" * 32)
+        with pytest.raises(trio.BrokenResourceError) as broken:
+            await server.receive_some()
+        assert isinstance(broken.value.__cause__, ssl.SSLError)
+
+
+async def test_a_record_that_was_cut_by_a_cancellation_ends_the_stream(tmp_path: Path) -> None:
+    """rules P7: nothing goes out behind half of a record."""
+    async with pair(tmp_path) as (server, _):
+        with trio.CancelScope() as scope:
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(server.send_all, b"x" * (64 << 20))  # more than the kernel takes
+                await trio.testing.wait_all_tasks_blocked()
+                scope.cancel()
+        with pytest.raises(trio.ClosedResourceError):
+            await server.send_all(b"more")
+
+
+async def test_who_waits_is_told_that_the_stream_was_closed(tmp_path: Path) -> None:
+    async with pair(tmp_path) as (server, _), trio.open_nursery() as nursery:
+        nursery.start_soon(_expect_closed, server)
+        await trio.testing.wait_all_tasks_blocked()
+        await trio.aclose_forcefully(server)
+
+
+async def _expect_closed(server: TlsStream) -> None:
+    with pytest.raises(trio.ClosedResourceError):
+        await server.receive_some()
+
+
+async def test_a_long_answer_that_is_taken_at_once_gives_others_their_turn(tmp_path: Path) -> None:
+    """rules P10: nothing keeps the loop for itself."""
+    turns = 0
+
+    async def others() -> None:
+        nonlocal turns
+        while True:
+            turns += 1
+            await trio.lowlevel.checkpoint()
+
+    async with pair(tmp_path) as (server, client), trio.open_nursery() as nursery:
+        nursery.start_soon(others)
+        for _ in range(3 * TURN_BYTES // 16_384):
+            await server.send_all(b"x" * 16_384)
+            _take(client.transport_stream.socket.fileno())
+        assert turns
+        nursery.cancel_scope.cancel()
+
+
+def _take(descriptor: int) -> None:
+    """From the socket alone, at once: the server never waits for it, nor does anybody else."""
+    try:
+        while os.read(descriptor, 65536):
+            pass
+    except BlockingIOError:
+        return

@@ -1,0 +1,158 @@
+"""The server's end of a TLS connection over a socket, for one task that reads and writes in turns.
+
+OpenSSL works between two buffers in memory; what is in them goes to and from the socket here. trio.SSLStream does the
+same for any stream and any number of tasks, with locks and turns of the event loop for each of them: it took a quarter
+of a heartbeat. It also refers to itself, and what OpenSSL keeps for it then waits for the collector of cycles, which
+does not see it: strangers who came and went took half a GiB. Nothing here does.
+
+The socket is waited for before it is read, since a caller seldom has the next request ready; so whoever reads gives
+others their turn. What is sent goes out at once where the kernel takes it, and gives others theirs after `TURN_BYTES`.
+"""
+
+import os
+import ssl
+
+import trio
+
+READ_BYTES = 65536
+TURN_BYTES = 256 * 1024
+
+
+class TlsStream(trio.abc.Stream):
+    """`raw` belongs to it. A stream that has failed, or was cancelled while it sent, can only be closed."""
+
+    __slots__ = ("_incoming", "_outgoing", "_raw", "_sent", "_sound", "_tls")
+
+    def __init__(self, raw: trio.SocketStream, context: ssl.SSLContext) -> None:
+        self._raw = raw
+        self._incoming = ssl.MemoryBIO()
+        self._outgoing = ssl.MemoryBIO()
+        self._tls = context.wrap_bio(self._incoming, self._outgoing, server_side=True)
+        self._sound = True
+        self._sent = 0
+
+    async def do_handshake(self) -> None:
+        """BrokenResourceError where it fails; then `alert` says why to the other end."""
+        while True:
+            try:
+                self._tls.do_handshake()
+            except ssl.SSLWantReadError:
+                await self._flush()
+                await self._fill()
+            except (ssl.SSLError, ssl.CertificateError) as error:
+                self._sound = False
+                raise trio.BrokenResourceError from error
+            else:
+                await self._flush()
+                return
+
+    def alert(self) -> bytes:
+        """What TLS had to say last, and could not any more."""
+        return self._outgoing.read()
+
+    def peer_certificate(self) -> bytes | None:
+        """DER."""
+        return self._tls.getpeercert(binary_form=True)
+
+    async def receive_some(self, max_bytes: int | None = None) -> bytes:
+        """b"" where the other end has said that nothing more comes; BrokenResourceError where it stops without it."""
+        self._check()
+        while True:
+            data = self._read(max_bytes or READ_BYTES)
+            if self._outgoing.pending:
+                await self._flush()
+            if data is not None:
+                return data
+            await self._fill()
+
+    async def send_all(self, data: bytes | bytearray | memoryview) -> None:
+        self._check()
+        if data:
+            try:
+                self._tls.write(data)
+            except ssl.SSLError as error:
+                self._sound = False
+                raise trio.BrokenResourceError from error
+        await self._flush()
+
+    async def wait_send_all_might_not_block(self) -> None:
+        self._check()
+        await self._raw.wait_send_all_might_not_block()
+
+    async def aclose(self) -> None:
+        """Says that it ends, unless it is over already."""
+        try:
+            if self._sound:
+                self._say_the_end()
+                await self._flush()
+        except trio.BrokenResourceError:
+            pass
+        finally:
+            self._sound = False
+            await self._raw.aclose()
+
+    def _check(self) -> None:
+        if not self._sound:
+            raise trio.ClosedResourceError("this TLS connection is over")
+
+    def _read(self, most: int) -> bytes | None:
+        """None: more of the other end is needed."""
+        if not self._incoming.pending and not self._incoming.eof and not self._tls.pending():
+            return None  # OpenSSL would say the same, at the price of an exception
+        try:
+            return self._tls.read(most)
+        except ssl.SSLWantReadError:
+            return None
+        except ssl.SSLError as error:
+            self._sound = False
+            raise trio.BrokenResourceError from error
+
+    def _say_the_end(self) -> None:
+        try:
+            self._tls.unwrap()
+        except ssl.SSLError:
+            return  # nobody waits for the answer
+
+    async def _fill(self) -> None:
+        """What the socket has next, once it has something."""
+        self._sent = 0
+        while True:
+            await trio.lowlevel.wait_readable(self._descriptor())
+            try:
+                data = os.read(self._descriptor(), READ_BYTES)
+            except BlockingIOError:
+                continue
+            except OSError as error:
+                self._sound = False
+                raise trio.BrokenResourceError from error
+            if data:
+                self._incoming.write(data)
+            else:
+                self._incoming.write_eof()
+            return
+
+    async def _flush(self) -> None:
+        """What TLS has to send, to its last byte: a record that is cut ends the stream."""
+        await trio.lowlevel.checkpoint_if_cancelled()
+        sound, self._sound = self._sound, False
+        data = memoryview(self._outgoing.read())
+        self._sent += len(data)
+        while data:
+            try:
+                data = data[os.write(self._descriptor(), data) :]
+            except BlockingIOError:
+                await trio.lowlevel.wait_writable(self._descriptor())
+                self._sent = 0
+            except OSError as error:
+                raise trio.BrokenResourceError from error
+        self._sound = sound
+        if self._sent > TURN_BYTES:
+            self._sent = 0
+            await trio.lowlevel.checkpoint()
+
+    def _descriptor(self) -> int:
+        """Asked for each time: its number may be another's once the socket is closed."""
+        descriptor = self._raw.socket.fileno()
+        if descriptor < 0:
+            raise trio.ClosedResourceError("the socket was closed")
+        return descriptor
