@@ -165,16 +165,20 @@ def _differing(old: StoredDocument | None, new: StoredDocument | None, changed: 
 
 def _compare(old: StoredDocument | None, new: StoredDocument | None, parts: Iterable[str]) -> frozenset[str]:
     """Part by part, so that it ends as soon as there are more than a notice names: where all is new, after a few parts.
-    A route that goes from one part to another differs in both, until both are read.
+    A route that goes from one part to another differs in both, until both are read; one that its part has otherwise
+    than before is another one, whatever the rest says.
     """
     was: dict[str, object] = {}
     now: dict[str, object] = {}
+    otherwise = 0
     for part in parts:
         before, after = _entries(old, part), _entries(new, part)
-        same = {name for name in before.keys() & after.keys() if before[name] == after[name]}
+        common = before.keys() & after.keys()
+        same = {name for name in common if before[name] == after[name]}
         was.update((name, before[name]) for name in before.keys() - same)
         now.update((name, after[name]) for name in after.keys() - same)
-        if max(len(was), len(now)) > 2 * ROUTES_NAMED:
+        otherwise += len(common) - len(same)
+        if otherwise > ROUTES_NAMED or max(len(was), len(now)) > 2 * ROUTES_NAMED:
             return EVERY_ROUTE
     return frozenset(name for name in was.keys() | now.keys() if was.get(name) != now.get(name))
 
