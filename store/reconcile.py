@@ -158,13 +158,13 @@ def floor_of_store(transaction: LmdbTransaction, floors: FloorRecord) -> FloorRe
     floors = floors.merge(meta.read_floor(transaction, floors.cluster_id))
     scopes = dict(floors.scopes)
     for record in scope_records(transaction):
-        if record.mark is None or record.accepted is None:
-            continue
         present = scopes.get(record.scope)
-        if present is None or record.order >= present.order:
-            same = present is not None and record.order == present.order
+        if present is not None and present.order > record.order:
+            continue
+        if (mark := record.mark) is not None and record.accepted is not None:
+            same = present is not None and present.order == record.order
             returned = present.returned if present is not None and same else None
-            scopes[record.scope] = ScopeFloor(record.mark, name_of(record.accepted), returned)
+            scopes[record.scope] = ScopeFloor(mark, name_of(record.accepted), returned)
     return replace(
         floors,
         generation=max(own.generation, floors.generation),

@@ -150,6 +150,7 @@ class StoreReading:
     def __init__(self, transaction: LmdbTransaction) -> None:
         self._transaction = transaction
         self._meta = meta.read(transaction)
+        self._scopes: Mapping[str, ScopeRecord] | None = None
 
     @property
     def generation(self) -> int:
@@ -171,7 +172,9 @@ class StoreReading:
 
     def scopes(self) -> Mapping[str, ScopeRecord]:
         """Every scope that was ever accepted, also withdrawn ones; the records of damaged ones are left out."""
-        return {record.scope: record for record in scope_records(self._transaction)}
+        if self._scopes is None:
+            self._scopes = {record.scope: record for record in scope_records(self._transaction)}
+        return self._scopes
 
     def scope(self, scope: str) -> ScopeRecord | None:
         return scope_record(self._transaction, scope)
