@@ -3,9 +3,9 @@
     <root>/<name>                    the symlink: what readers open
     <root>/.<name>.generations/N     complete folders; those that are no longer in use stay for readers for a while
 
-A folder is made under a name of its own and never changed once the link points to it. A crash at any step leaves the
-link on a whole folder; what was begun is swept away at the next start. A reader that opened the folder, or a file in
-it, keeps what it has, also after it was collected.
+A folder is made under a name of its own and never changed once the link points to it, until it is over. A crash at any
+step leaves the link on a whole folder; what was begun is swept away at the next start. A reader that opened the folder,
+or a file in it, keeps what it has; a file also after the folder was collected.
 
 All of it is done by descriptor, from the root down, and no link is followed: whoever could put one in the place of a
 folder would choose whose files get our mode, and whose are removed.
@@ -190,17 +190,27 @@ class Generations:
                 _remove(self.name, root)
         self.drop_old()
 
+    def next_over(self, now: float) -> str | None:
+        """The youngest folder that the next swap is the end of, by `collect` with this `now`."""
+        return next(
+            (label for place, label in enumerate(self._by_age(now), 1) if self._is_over(place, label, now)), None
+        )
+
     def collect(self, now: float, *, all_of_them: bool = False) -> int:
         """Removes folders that were replaced; how many. `now` may come from any clock that does not go back."""
-        old = self.labels() - {self.current()}
-        self._retired = {label: self._retired.get(label, now) for label in old}
-        by_age = sorted(old, key=lambda label: (self._retired[label], label), reverse=True)
+        by_age = self._by_age(now)
         gone = [label for index, label in enumerate(by_age) if all_of_them or self._is_over(index, label, now)]
         with self._folders() as folders:
             for label in gone:
                 _remove(label, folders)
                 self._retired.pop(label, None)
         return len(gone)
+
+    def _by_age(self, now: float) -> list[str]:
+        """Those that were replaced, the youngest first."""
+        old = self.labels() - {self.current()}
+        self._retired = {label: self._retired.get(label, now) for label in old}
+        return sorted(old, key=lambda label: (self._retired[label], label), reverse=True)
 
     def _is_over(self, index: int, label: str, now: float) -> bool:
         return index >= MOST_KEPT or (index >= KEPT and now >= self._retired[label] + self.grace_s)

@@ -8,13 +8,14 @@
 
 Each change makes a new folder beside the present one and swaps one symlink (generations.py), so nobody sees half of
 one: who wants several files of one generation opens the folder first, and the files from there. A file whose bytes
-have not changed is linked, not written again. What a process before this one left is taken over as far as it is what
-it should be, which its hash, owner and mode show: nothing else that is found is trusted. An expired scope stays, marked
-in the index; a withdrawn one goes, and all go when the node is revoked.
+have not changed is linked, not written again; of a scope of many sections a folder that is over is brought up instead
+(former_folders.py). What a process before this one left is taken over as far as it is what it should be, which its
+hash, owner and mode show: nothing else that is found is trusted. An expired scope stays, marked in the index; a
+withdrawn one goes, and all go when the node is revoked.
 
-Rules: a folder is complete before the link points to it, and never changed afterwards; names and modes follow from the
-scope and from who may read it, never from its content; nothing in the folder is trusted because it is there; and the
-files are a copy, so that losing all of them costs one round.
+Rules: a folder is complete before the link points to it, and not changed afterwards until its time is over; names and
+modes follow from the scope and from who may read it, never from its content; nothing in the folder is trusted because
+it is there; and the files are a copy, so that losing all of them costs one round.
 
 Example. Generation 41 has `node_runtime` and `route_policy`. `route_policy` gets a new version with one changed
 section of ten: folder 42 is made beside 41, nine of its files are hard links to those there, one is written, and then
@@ -34,16 +35,16 @@ import hashlib
 import io
 import os
 import stat
-from collections.abc import Container, Iterable, Iterator, Mapping, Set
+from collections.abc import Container, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
 from agent.files.entry_files import MadeEntries
-from agent.files.entry_pieces import CopiedPiece, Piece
 from agent.files.file_access import FileAccess
+from agent.files.former_folders import FormerFolders, Successor
 from agent.files.generations import FilesError, FilesFault, Generations, Permissions, on_disk
 from agent.files.layout import ProjectedFile, ProjectedScope, folder_of, stem_of
+from agent.files.scope_files import Kept, bring_up_scope, open_place, write_file, write_scope
 from snapshot import canonical
-from snapshot.frozen import frozen
 from snapshot.identifiers import CONFIG, format_time
 from snapshot.manifest import SectionEntry
 from snapshot.section_table import differing
@@ -59,27 +60,6 @@ FAULTS = {
 }
 
 
-@frozen
-class Kept:
-    """Of a scope: what the present folder has already. Its sections but those of these names, None for none at all;
-    other files by path. `former`: what it has in the place of others.
-    """
-
-    but_sections: Set[str] | None = None
-    files: Set[str] = frozenset()
-    former: Mapping[str, ProjectedFile] = field(default_factory=dict)
-
-    def sizes_of_the_others(self, scope: ProjectedScope) -> Iterator[int]:
-        """In bytes, of the files that it has not."""
-        signed = scope.signed_sections
-        names = signed if self.but_sections is None else self.but_sections
-        yield from (signed[name].size for name in names)
-        yield from (file.size for path, file in scope.others.items() if path not in self.files)
-
-
-NOTHING = Kept()
-
-
 @dataclass
 class Projection:
     """Synchronous, for one worker thread. What `read` and the disk raise is passed on, and the old files stay."""
@@ -90,6 +70,7 @@ class Projection:
     _others: dict[str, ProjectedFile] = field(default_factory=dict)  # in the present folder, by path
     _given: dict[str, Permissions | None] = field(default_factory=dict)  # folder -> for whom; None: for others than now
     _made: MadeEntries = field(default_factory=MadeEntries)
+    _former: FormerFolders = field(default_factory=FormerFolders)
     _present: str | None = None
     _index: bytes = b""
     _count: int = 0
@@ -117,7 +98,7 @@ class Projection:
             self._take_over(scopes, indexes)
         changed = indexes[INDEX] != self._index
         if changed:
-            self._replace(generation, scopes, indexes)
+            self._replace(generation, scopes, indexes, now)
         self.generations.collect(now)
         return changed
 
@@ -146,6 +127,7 @@ class Projection:
     def _forget(self) -> None:
         """The next ones trust nothing that is there without a look at it."""
         self._signed, self._others, self._given, self._present, self._index = {}, {}, {}, None, b""
+        self._former = FormerFolders()
 
     def _indexes(self, generation: int, scopes: list[ProjectedScope]) -> dict[str, bytes]:
         """By path. Each has the form of the index of all."""
@@ -219,46 +201,59 @@ class Projection:
         except OSError:
             return False
 
-    def _replace(self, generation: int, scopes: list[ProjectedScope], indexes: Mapping[str, bytes]) -> None:
+    def _replace(self, generation: int, scopes: list[ProjectedScope], indexes: Mapping[str, bytes], now: float) -> None:
         """A full disk costs the old generations first, and then the new one, never the present one."""
         self.generations.current()  # FilesError before anything is written
         try:
-            self._write(generation, scopes, indexes)
+            self._write(generation, scopes, indexes, now)
         except OSError as error:
             if FAULTS.get(error.errno or 0) is not FilesFault.FILES_FULL:
                 raise
             self.generations.drop_old()
-            self._write(generation, scopes, indexes)
+            self._write(generation, scopes, indexes, now)
 
-    def _write(self, generation: int, scopes: list[ProjectedScope], indexes: Mapping[str, bytes]) -> None:
+    def _write(self, generation: int, scopes: list[ProjectedScope], indexes: Mapping[str, bytes], now: float) -> None:
         whose = self._whose(scopes)
         kept = {scope.scope: self._find_kept(scope, whose) for scope in scopes}
         new = [size for scope in scopes for size in kept[scope.scope].sizes_of_the_others(scope)]
         self.generations.make_room(sum(map(on_disk, [*new, *map(len, indexes.values())])))
         label = self._next_label(generation)
         with self.generations.fresh(label) as folder:
-            self._fill(folder, scopes, whose, kept)
+            self._fill(folder, scopes, whose, kept, now)
             self._fill_indexes(folder, indexes, whose)
         self.generations.use(label)
         if any(self._given.get(place, permissions) != permissions for place, permissions in whose.items()):
             self.generations.drop_old()  # they are for whom these are not any more
+        made = [_successor(scope, whose[folder_of(scope.scope)], kept[scope.scope]) for scope in scopes]
+        self._former.note(label, made, self.generations.labels())
         self._signed = {scope.scope: scope.signed_sections for scope in scopes}
         self._others = {path: file.identity() for scope in scopes for path, file in scope.others.items()}
         self._given, self._present, self._index = {**whose}, label, indexes[INDEX]
 
     def _fill(
-        self, folder: int, scopes: list[ProjectedScope], whose: Mapping[str, Permissions], kept: Mapping[str, Kept]
+        self,
+        folder: int,
+        scopes: list[ProjectedScope],
+        whose: Mapping[str, Permissions],
+        kept: Mapping[str, Kept],
+        now: float,
     ) -> None:
-        """Written, or linked from the present folder."""
-        present = (
-            self.generations.open_folder(self._present) if self._present is not None else contextlib.nullcontext(-1)
-        )
-        with present as before:
+        """Written, or linked from the present folder; or a former one that is over, brought up."""
+        over = self.generations.next_over(now) if self._present is not None else None
+        with self._open(self._present) as before, self._open(over) as former:
             for scope in scopes:
-                write_scope(folder, scope, whose[folder_of(scope.scope)], kept[scope.scope], before)
+                permissions, has = whose[folder_of(scope.scope)], kept[scope.scope]
+                behind = self._former.behind(over, _successor(scope, permissions, has))
+                if behind is not None and _is_moved(folder_of(scope.scope), former, folder):
+                    bring_up_scope(folder, scope, permissions, has, behind, before)
+                else:
+                    write_scope(folder, scope, permissions, has, before)
         for place in {above for scope in scopes for above in scope.shared_places}:
             with open_place(folder, place) as made:
                 whose[place].give(made, whose[place].folder_mode)
+
+    def _open(self, label: str | None) -> contextlib.AbstractContextManager[int]:
+        return self.generations.open_folder(label) if label is not None else contextlib.nullcontext(-1)
 
     def _fill_indexes(self, folder: int, indexes: Mapping[str, bytes], whose: Mapping[str, Permissions]) -> None:
         if INDEXES in whose:
@@ -273,11 +268,14 @@ class Projection:
     def _find_kept(self, scope: ProjectedScope, whose: Mapping[str, Permissions]) -> Kept:
         """What is there with the same bytes and mode, and for the same readers."""
         place, before = folder_of(scope.scope), self._signed.get(scope.scope, {})
-        but_sections = None
+        but_sections, gone = None, frozenset[str]()
         if self._given.get(place) == whose[place]:
-            but_sections = differing(before, scope.signed_sections) & scope.signed_sections.keys()
+            changed = differing(before, scope.signed_sections)
+            but_sections = changed & scope.signed_sections.keys()
+            gone = changed - but_sections
         former = {path: self._others[path] for path in scope.others if path in self._others}
-        return Kept(but_sections, {path for path, file in scope.others.items() if self._has(path, file, whose)}, former)
+        files = {path for path, file in scope.others.items() if self._has(path, file, whose)}
+        return Kept(but_sections, gone, files, former)
 
     def _has(self, path: str, file: ProjectedFile, whose: Mapping[str, Permissions]) -> bool:
         place = path.rpartition("/")[0] or path
@@ -289,6 +287,20 @@ class Projection:
         while (label := f"{generation}.{self._count}") in taken:
             self._count += 1
         return label
+
+
+def _successor(scope: ProjectedScope, permissions: Permissions, kept: Kept) -> Successor:
+    changed = None if kept.but_sections is None else kept.but_sections | kept.gone
+    return Successor(scope.scope, scope.signed_sections.keys(), permissions, changed)
+
+
+def _is_moved(place: str, former: int, folder: int) -> bool:
+    """False where a round before this one has taken it, and failed."""
+    try:
+        os.rename(place, place, src_dir_fd=former, dst_dir_fd=folder)
+    except FileNotFoundError:
+        return False
+    return True
 
 
 def _entry_of(data: bytes) -> SectionEntry:
@@ -317,88 +329,10 @@ def is_right(folder: int, place: str, permissions: Permissions) -> bool:
         return permissions.are_of(descriptor, permissions.folder_mode)
 
 
-@contextlib.contextmanager
-def open_place(folder: int, place: str) -> Iterator[int]:
-    """A descriptor of a folder below `folder`, never through a link."""
-    descriptor = os.open(place, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=folder)
-    try:
-        yield descriptor
-    finally:
-        os.close(descriptor)
-
-
 def _intact_sections(scope: ProjectedScope, intact: Container[str]) -> Mapping[str, SectionEntry]:
     """Those of its sections whose files are intact; where all are, the same mapping, which others hold as well."""
     found = {name: entry for name, entry in scope.signed_sections.items() if scope.path_of(name) in intact}
     return scope.signed_sections if len(found) == len(scope.signed_sections) else found
-
-
-def write_scope(
-    folder: int, scope: ProjectedScope, permissions: Permissions, kept: Kept = NOTHING, before: int = -1
-) -> None:
-    """The files of a scope below `folder`; those that are kept are linked from below `before`. Both are descriptors."""
-    for place in (*sorted(scope.shared_places), *scope.folders):
-        with contextlib.suppress(FileExistsError):  # the one that all configs have in common, or all services
-            os.mkdir(place, 0o700, dir_fd=folder)
-    if scope.signed_sections:
-        _write_signed(folder, scope, permissions, kept, before)
-    for path, file in scope.others.items():
-        if path in kept.files:
-            os.link(path, path, src_dir_fd=before, dst_dir_fd=folder, follow_symlinks=False)
-        else:
-            mode = file.mode_within(permissions.file_mode)
-            pieces = file.pieces(scope.read, kept.former.get(path))
-            write_file(folder, path, pieces, permissions, mode, before)
-    for place in reversed(scope.folders):
-        with open_place(folder, place) as made:
-            permissions.give(made, permissions.folder_mode)
-
-
-def _write_signed(folder: int, scope: ProjectedScope, permissions: Permissions, kept: Kept, before: int) -> None:
-    """By names within the two folders: of tens of thousands each saves the way there."""
-    place = folder_of(scope.scope)
-    others = scope.signed_sections.keys() if kept.but_sections is None else kept.but_sections
-    held = open_place(before, place) if len(others) < len(scope.signed_sections) else contextlib.nullcontext(-1)
-    with open_place(folder, place) as inside, held as outside:
-        for section in scope.signed_sections:
-            name = f"{section}.json"
-            if section not in others:
-                os.link(name, name, src_dir_fd=outside, dst_dir_fd=inside, follow_symlinks=False)
-            else:
-                write_file(inside, name, (scope.read(section),), permissions, permissions.file_mode)
-
-
-def write_file(
-    folder: int, path: str, pieces: Iterable[Piece], permissions: Permissions, mode: int, before: int = -1
-) -> None:
-    """A piece at a time: a file may be larger than what is held in memory. What is copied is of the same path below
-    `before`.
-    """
-    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
-    descriptor = os.open(path, flags, 0o600, dir_fd=folder)
-    with os.fdopen(descriptor, "wb", buffering=0) as file:
-        for piece in pieces:
-            if isinstance(piece, CopiedPiece):
-                copy_piece(descriptor, piece, before, path)
-                continue
-            view = memoryview(piece)
-            while view:
-                view = view[file.write(view) :]
-        permissions.give(descriptor, mode)
-
-
-def copy_piece(descriptor: int, piece: CopiedPiece, before: int, path: str) -> None:
-    """By the kernel alone. A file that has become shorter is an error of the disk: the next round makes all anew."""
-    former = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=before)
-    try:
-        offset, end = piece.offset, piece.offset + piece.size
-        while offset < end:
-            copied = os.sendfile(descriptor, former, offset, end - offset)
-            if not copied:
-                raise OSError(errno.EIO, f"{path} has become shorter")
-            offset += copied
-    finally:
-        os.close(former)
 
 
 def _holds(file: io.FileIO, parts: Iterable[SectionEntry]) -> bool:

@@ -23,7 +23,8 @@ from agent.base.threads import Threads
 from agent.config.patterns import matches
 from agent.files.generations import Permissions
 from agent.files.layout import ProjectedScope
-from agent.files.projection import INDEX, index_bytes, write_file, write_scope
+from agent.files.projection import INDEX, index_bytes
+from agent.files.scope_files import write_file, write_scope
 from agent.services.judgements import KnownAnswers, SeenState, ValidatorAnswer
 from snapshot.frozen import frozen
 from snapshot.reasons import safe_text

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
 from agent.access.access import Access, AccessRule, Readers
+from agent.files import former_folders
 from agent.files.file_access import FileAccess
 from agent.files.generations import FilesError, Generations, Permissions
 from agent.files.layout import ProjectedScope, folder_of
@@ -204,6 +205,7 @@ NO_LISTS = """
 import subprocess, sys
 from pathlib import Path
 sys.path.insert(0, sys.argv[2])
+from agent.files import former_folders
 from tests.agent.test_projection import READERS, FileAccess, FilesError, Generations, Permissions, Projection, scope
 
 folder = Path(sys.argv[1])
@@ -317,6 +319,7 @@ import subprocess, sys
 from pathlib import Path
 sys.path.insert(0, sys.argv[2])
 from agent.access.access import Access, AccessRule, Readers
+from agent.files import former_folders
 from agent.files.file_access import FileAccess
 from agent.files.generations import FilesError
 from tests.agent.test_projection import projection, scope, tree
@@ -457,12 +460,106 @@ def test_a_section_that_cannot_be_read_leaves_the_old_files(tmp_path):
     assert tree(tmp_path)["route_policy/b.json"] == b"2"
 
 
+# ---- many files
+
+MANY = {f"routes.{number:03}": b"%d" % number for number in range(300)}
+
+
+def files_of(folder: Path) -> dict[str, bytes]:
+    return {path.removeprefix("route_policy/"): data for path, data in tree(folder).items() if "route_policy/" in path}
+
+
+def expected(sections: dict[str, bytes]) -> dict[str, bytes]:
+    return {f"{name}.json": data for name, data in sections.items()}
+
+
+def test_of_many_files_a_folder_that_is_over_is_used_again(tmp_path):
+    """rules P3, S5: brought up in what was changed since; who has opened that generation finds the scope gone."""
+    made, versions = projection(tmp_path, grace_s=10.0), []
+    for number in range(1, 7):
+        changed = dict.fromkeys((f"routes.{number:03}", f"routes.{number + 100:03}"), b"%d" % (1000 * number))
+        versions.append({**(versions[-1] if versions else MANY), **changed, f"new.{number}": b"new"})
+        versions[-1].pop(f"new.{number - 2}", None)
+        if number == 2:
+            reader = os.open(tmp_path / "active", os.O_RDONLY | os.O_DIRECTORY)
+            opened = os.open("route_policy/routes.000.json", os.O_RDONLY, dir_fd=reader)
+            first = os.stat("route_policy", dir_fd=reader).st_ino
+        made.project(number, [scope("route_policy", versions[-1])], 100.0 * number)
+        assert files_of(tmp_path) == expected(versions[-1])
+        if number == 3:  # two swaps on, and nothing was taken from the reader
+            assert os.stat("route_policy/routes.001.json", dir_fd=reader).st_size == 4
+        assert len(list((tmp_path / ".active.generations").iterdir())) <= 3
+        if number == 4:
+            assert (tmp_path / "active/route_policy").stat().st_ino == first
+            with pytest.raises(FileNotFoundError):
+                os.stat("route_policy", dir_fd=reader)
+    assert os.read(opened, 9) == b"0"
+    os.close(opened)
+    os.close(reader)
+
+
+def test_within_the_grace_time_no_folder_is_used_again(tmp_path):
+    made = projection(tmp_path, grace_s=1000.0)
+    made.project(1, [scope("route_policy", MANY)], 1.0)
+    reader = os.open(tmp_path / "active", os.O_RDONLY | os.O_DIRECTORY)
+    for number in range(2, 8):
+        made.project(number, [scope("route_policy", {**MANY, "routes.000": b"%d" % number})], 1.0 * number)
+    with os.fdopen(os.open("route_policy/routes.000.json", os.O_RDONLY, dir_fd=reader), "rb") as file:
+        assert file.read() == b"0"
+    os.close(reader)
+
+
+@pytest.mark.parametrize("between", ["another", "expired", "withdrawn", "all"])
+def test_what_is_not_known_of_the_steps_between_is_linked(tmp_path, monkeypatch, between):
+    """Other readers, other names than are kept, or nothing of the scope at all: then no folder of before is taken."""
+    monkeypatch.setattr(former_folders, "CHANGED_SHARE", 10)
+    access = FileAccess.from_configuration(None, Permissions(), Access(()))
+    made = Projection(Generations(tmp_path, "active", Permissions(), 1.0), access)
+    made.start()
+    steps = {
+        "another": [scope("route_policy", dict.fromkeys(MANY, b"other"))],
+        "expired": [scope("route_policy", MANY, grade="expired")],
+        "withdrawn": [],
+        "all": [scope("route_policy", {"only": b"1"})],
+    }
+    made.project(1, [scope("route_policy", MANY)], 100.0)
+    made.project(2, steps[between], 200.0)
+    for number in range(3, 7):
+        sections = {**MANY, "routes.000": b"%d" % number}
+        made.project(number, [scope("route_policy", sections)], 100.0 * number)
+        assert files_of(tmp_path) == expected(sections)
+
+
+@pytest.mark.parametrize("spoil", ["take", "add", "open"])
+def test_a_former_folder_that_somebody_has_changed_is_never_shown(tmp_path, spoil):
+    """The round says so, the files stay as they were, and the next one makes all anew."""
+    made = projection(tmp_path, grace_s=1.0)
+    for number in range(1, 4):
+        made.project(number, [scope("route_policy", {**MANY, "routes.000": b"%d" % number})], 100.0 * number)
+    former = tmp_path / ".active.generations" / "1.0" / "route_policy"
+    match spoil:
+        case "take":
+            (former / "routes.200.json").unlink()
+        case "add":
+            (former / "beside.json").write_text("more")
+        case "open":
+            former.chmod(0o777)
+    wanted = {**MANY, "routes.000": b"4"}
+    with pytest.raises(FilesError, match=r"files_io: .*of a former generation"):
+        made.project(4, [scope("route_policy", wanted)], 400.0)
+    assert files_of(tmp_path)["routes.000.json"] == b"3"
+    made.project(4, [scope("route_policy", wanted)], 401.0)
+    assert files_of(tmp_path) == expected(wanted)
+    assert stat.S_IMODE((tmp_path / "active/route_policy").stat().st_mode) == 0o750
+
+
 # ---- crashes
 
 CRASH = """
 import os, sys
 from pathlib import Path
 sys.path.insert(0, sys.argv[2])
+from agent.files import former_folders
 from tests.agent.test_projection import projection, scope
 
 folder = Path(sys.argv[1])
@@ -478,6 +575,7 @@ def watch(event, arguments):
             os._exit(9)
         left -= 1
 
+former_folders.LEAST_FILES = former_folders.CHANGED_SHARE = int(sys.argv[3])
 sys.addaudithook(watch)
 for step in range(1000):
     place = folder / str(step)
@@ -500,9 +598,12 @@ for step in range(1000):
 """
 
 
-def test_a_crash_at_any_step_leaves_the_old_or_the_new_whole(tmp_path):
-    """rules P7: at every single change of the file system; and the next start goes on from whatever was left."""
-    command = [sys.executable, "-c", CRASH, tmp_path, ROOT]
+@pytest.mark.parametrize("least_files", [1000, 1])
+def test_a_crash_at_any_step_leaves_the_old_or_the_new_whole(tmp_path, least_files):
+    """rules P7: at every single change of the file system; and the next start goes on from whatever was left. Also
+    while the folder of a former generation is brought up.
+    """
+    command = [sys.executable, "-c", CRASH, tmp_path, ROOT, str(least_files)]
     done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=ROOT, timeout=600)
     assert done.returncode == 0, done.stderr
     steps = [line.split() for line in done.stdout.splitlines()]
@@ -610,7 +711,10 @@ class ProjectionModel(RuleBasedStateMachine):
             os.close(descriptor)
 
 
-def test_against_a_model(tmp_path):
+@pytest.mark.parametrize("least_files", [1000, 1])
+def test_against_a_model(tmp_path, monkeypatch, least_files):
+    monkeypatch.setattr(former_folders, "LEAST_FILES", least_files)
+    monkeypatch.setattr(former_folders, "CHANGED_SHARE", 1)
     machine = type("Machine", (ProjectionModel,), {"base": str(tmp_path)})
     case = machine.TestCase
     case.settings = examples(60, stateful_step_count=25, suppress_health_check=list(HealthCheck))

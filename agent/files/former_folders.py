@@ -1,0 +1,98 @@
+"""A scope's folder of a former generation that is over, taken for the next one instead of being removed.
+
+Each generation has a folder of each scope, with a link for each file that has not changed. With 10,000 files that is
+10,000 links for one change, and as many to remove a minute later: each 4 us in the kernel. A folder whose time is over
+differs from the next one in the few files that were changed since; so it is moved there, and these alone are made.
+
+What was changed since is known by the names of each step, and by nothing that is read: so only folders that this
+process has made are taken, whose steps are all known, for the same readers. It is moved first, into the folder that
+nobody reads yet, and changed there: who has opened the former generation finds the scope gone from it, as it does when
+that one is removed. A crash in between leaves a former folder without it, and the link where it was.
+
+Rejected: to change files in the present folder, each swapped by rename. A reader of two of them gets one of each
+version, which is what generations are for.
+"""
+
+from collections.abc import Iterable, Mapping, Set
+from dataclasses import dataclass, field
+from itertools import dropwhile
+
+from agent.files.generations import Permissions
+from snapshot.frozen import frozen
+
+LEAST_FILES = 256  # with fewer, links cost next to nothing
+CHANGED_SHARE = 4  # one file in so many; where more has changed, all are linked
+_OWN_WRITE = 0o300  # a folder that its owner may not write to cannot be brought up
+
+
+@frozen
+class _Step:
+    """`changed`: the sections that the folder has otherwise than the one before it, or alone; None: not known."""
+
+    permissions: Permissions
+    changed: Set[str] | None
+
+
+@frozen
+class Successor:
+    """What a scope's folder is to be. `changed`: its sections that are otherwise than in the present folder, or are in
+    one of both alone; None: not known.
+    """
+
+    scope: str
+    sections: Set[str]
+    permissions: Permissions
+    changed: Set[str] | None
+
+    @property
+    def is_large(self) -> bool:
+        return len(self.sections) >= LEAST_FILES
+
+    @property
+    def change_limit(self) -> int:
+        return len(self.sections) // CHANGED_SHARE
+
+
+@dataclass
+class FormerFolders:
+    """By scope and label, in their order: the folders that this process has made, of scopes of many sections."""
+
+    _steps: dict[str, dict[str, _Step]] = field(default_factory=dict)
+
+    def note(self, label: str, made: Iterable[Successor], labels: Set[str]) -> None:
+        """The generation that is in use now; `labels`: those that are still there. A scope that it has not begins anew.
+        Of large changes the names are not kept: they would be as many as all that is held.
+        """
+        self._steps = {
+            successor.scope: {
+                **_from_the_first_of(labels, self._steps.get(successor.scope, {})),
+                label: _Step(successor.permissions, _if_few(successor.changed, successor.change_limit)),
+            }
+            for successor in made
+            if successor.is_large
+        }
+
+    def behind(self, label: str | None, next_one: Successor) -> Set[str] | None:
+        """The sections in which that folder is behind, few enough; None where it is not to be taken."""
+        steps = self._steps.get(next_one.scope, {})
+        if label not in steps or not next_one.is_large or next_one.permissions.folder_mode & _OWN_WRITE != _OWN_WRITE:
+            return None
+        labels = list(steps)
+        since = labels[labels.index(label) :]
+        if any(steps[later].permissions != next_one.permissions for later in since):
+            return None
+        found: set[str] = set()
+        for changed in (*(steps[later].changed for later in since[1:]), next_one.changed):
+            if changed is None:
+                return None
+            found |= changed
+        return _if_few(found, next_one.change_limit)
+
+
+def _from_the_first_of(labels: Set[str], steps: Mapping[str, _Step]) -> dict[str, _Step]:
+    """Those before it lead from nowhere; those behind it are all needed, whether they are there or not."""
+    return dict(dropwhile(lambda step: step[0] not in labels, steps.items()))
+
+
+def _if_few(names: Set[str] | None, most: int) -> Set[str] | None:
+    return names if names is not None and len(names) <= most else None

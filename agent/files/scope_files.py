@@ -1,0 +1,164 @@
+"""The files of one scope in a new generation: written, linked from the present one, or those of a folder of before.
+
+    write_scope      all of them
+    bring_up_scope   where its own folder is one that was taken (former_folders.py): what it is behind in
+    write_file       one file, a piece at a time
+
+All by descriptor, and no link is followed (generations.py).
+"""
+
+import contextlib
+import errno
+import os
+from collections.abc import Container, Iterable, Iterator, Mapping, Set
+from dataclasses import field
+
+from agent.files.entry_pieces import CopiedPiece, Piece
+from agent.files.generations import Permissions
+from agent.files.layout import ProjectedFile, ProjectedScope, folder_of
+from snapshot.frozen import frozen
+
+SUFFIX = ".json"  # of the file that is a section
+
+
+@frozen
+class Kept:
+    """Of a scope: what the present folder has already. Its sections but those of these names, None for none at all;
+    other files by path. `gone`: sections that it has beyond those. `former`: what it has in the place of others.
+    """
+
+    but_sections: Set[str] | None = None
+    gone: Set[str] = frozenset()
+    files: Set[str] = frozenset()
+    former: Mapping[str, ProjectedFile] = field(default_factory=dict)
+
+    def sizes_of_the_others(self, scope: ProjectedScope) -> Iterator[int]:
+        """In bytes, of the files that it has not."""
+        signed = scope.signed_sections
+        names = signed if self.but_sections is None else self.but_sections
+        yield from (signed[name].size for name in names)
+        yield from (file.size for path, file in scope.others.items() if path not in self.files)
+
+
+NOTHING = Kept()
+
+
+def write_scope(
+    folder: int, scope: ProjectedScope, permissions: Permissions, kept: Kept = NOTHING, before: int = -1
+) -> None:
+    """The files of a scope below `folder`; those that are kept are linked from below `before`. Both are descriptors."""
+    _make_folders(folder, scope)
+    if scope.signed_sections:
+        _write_signed(folder, scope, permissions, kept, before)
+    _write_others(folder, scope, permissions, kept, before)
+
+
+def bring_up_scope(
+    folder: int, scope: ProjectedScope, permissions: Permissions, kept: Kept, behind: Set[str], before: int
+) -> None:
+    """Likewise, where its own folder is there: one of before, which is behind in these sections. OSError where that is
+    not what it was when it was made.
+    """
+    place, signed = folder_of(scope.scope), scope.signed_sections
+    others = signed.keys() if kept.but_sections is None else kept.but_sections
+    _make_folders(folder, scope)
+    with open_place(folder, place) as inside, open_place(before, place) as outside:
+        if not permissions.are_of(inside, permissions.folder_mode):
+            raise OSError(errno.EIO, f"{place} of a former generation has other rights than it was made with")
+        for section in behind:
+            with contextlib.suppress(FileNotFoundError):
+                os.unlink(f"{section}{SUFFIX}", dir_fd=inside)
+        _write_sections(
+            inside, outside, scope, [section for section in behind if section in signed], others, permissions
+        )
+        if len(os.listdir(inside)) != len(signed):  # noqa: PTH208 - of a descriptor
+            raise OSError(errno.EIO, f"{place} of a former generation has other files than it was made with")
+    _write_others(folder, scope, permissions, kept, before)
+
+
+def _make_folders(folder: int, scope: ProjectedScope) -> None:
+    for place in (*sorted(scope.shared_places), *scope.folders):
+        with contextlib.suppress(FileExistsError):  # the one that all configs have in common, or all services
+            os.mkdir(place, 0o700, dir_fd=folder)
+
+
+def _write_others(folder: int, scope: ProjectedScope, permissions: Permissions, kept: Kept, before: int) -> None:
+    """Those that are no sections; then all of its folders are as they are to be."""
+    for path, file in scope.others.items():
+        if path in kept.files:
+            os.link(path, path, src_dir_fd=before, dst_dir_fd=folder, follow_symlinks=False)
+        else:
+            mode = file.mode_within(permissions.file_mode)
+            pieces = file.pieces(scope.read, kept.former.get(path))
+            write_file(folder, path, pieces, permissions, mode, before)
+    for place in reversed(scope.folders):
+        with open_place(folder, place) as made:
+            permissions.give(made, permissions.folder_mode)
+
+
+def _write_signed(folder: int, scope: ProjectedScope, permissions: Permissions, kept: Kept, before: int) -> None:
+    place = folder_of(scope.scope)
+    others = scope.signed_sections.keys() if kept.but_sections is None else kept.but_sections
+    held = open_place(before, place) if len(others) < len(scope.signed_sections) else contextlib.nullcontext(-1)
+    with open_place(folder, place) as inside, held as outside:
+        _write_sections(inside, outside, scope, scope.signed_sections, others, permissions)
+
+
+def _write_sections(
+    inside: int,
+    outside: int,
+    scope: ProjectedScope,
+    sections: Iterable[str],
+    others: Container[str],
+    permissions: Permissions,
+) -> None:
+    """By names within the two folders: of tens of thousands each saves the way there."""
+    for section in sections:
+        name = f"{section}{SUFFIX}"
+        if section not in others:
+            os.link(name, name, src_dir_fd=outside, dst_dir_fd=inside, follow_symlinks=False)
+        else:
+            write_file(inside, name, (scope.read(section),), permissions, permissions.file_mode)
+
+
+def write_file(
+    folder: int, path: str, pieces: Iterable[Piece], permissions: Permissions, mode: int, before: int = -1
+) -> None:
+    """A piece at a time: a file may be larger than what is held in memory. What is copied is of the same path below
+    `before`.
+    """
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+    descriptor = os.open(path, flags, 0o600, dir_fd=folder)
+    with os.fdopen(descriptor, "wb", buffering=0) as file:
+        for piece in pieces:
+            if isinstance(piece, CopiedPiece):
+                copy_piece(descriptor, piece, before, path)
+                continue
+            view = memoryview(piece)
+            while view:
+                view = view[file.write(view) :]
+        permissions.give(descriptor, mode)
+
+
+def copy_piece(descriptor: int, piece: CopiedPiece, before: int, path: str) -> None:
+    """By the kernel alone. A file that has become shorter is an error of the disk: the next round makes all anew."""
+    former = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=before)
+    try:
+        offset, end = piece.offset, piece.offset + piece.size
+        while offset < end:
+            copied = os.sendfile(descriptor, former, offset, end - offset)
+            if not copied:
+                raise OSError(errno.EIO, f"{path} has become shorter")
+            offset += copied
+    finally:
+        os.close(former)
+
+
+@contextlib.contextmanager
+def open_place(folder: int, place: str) -> Iterator[int]:
+    """A descriptor of a folder below `folder`, never through a link."""
+    descriptor = os.open(place, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=folder)
+    try:
+        yield descriptor
+    finally:
+        os.close(descriptor)
