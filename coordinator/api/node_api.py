@@ -18,7 +18,7 @@ from coordinator.database.documents import Document, StoredObject, container_of
 from coordinator.database.member import Member
 from coordinator.membership import enrolment, membership, moving
 from coordinator.membership.admissions import Admissions
-from coordinator.membership.enrolment import ProvenJoin
+from coordinator.membership.enrolment import GrantReader, ProvenJoin
 from coordinator.membership.membership import Grant
 from coordinator.publishing import head_cache
 from coordinator.publishing.board import News, Pair
@@ -70,6 +70,7 @@ class NodeApi:
         self._strangers = Rate(JOINS_IN_ALL_PER_MINUTE, 60.0)
         self._nonce_rate = Rate(2 * joins, 60.0)  # a join needs one, and one more where the first ran out
         self._admissions = Admissions(self._admit)
+        self._grants = GrantReader()
         self._reader = HeartbeatReader()
         self._claims = Rate(1, CLAIM_NOTED_S)
         self._reports = Rate(REPORTS_PER_MINUTE, 60.0)
@@ -147,7 +148,7 @@ class NodeApi:
             while True:
                 news = at.board.latest(node_id)
                 if not is_new or (news is not None and news.pair[1] >= grant.generation):
-                    given = await in_library(enrolment.grant_documents, at.database, node_id)
+                    given = await in_library(self._grants.read, at.database, node_id)
                     if given is not None:
                         return given
                 with trio.move_on_after(LOOK_AGAIN_S) as looking:

@@ -41,8 +41,7 @@ def entries(transaction: Transaction, node_ids: Sequence[str] | None = None) -> 
 
 
 def member(transaction: Transaction, node_id: str) -> Member | None:
-    table = schema.nodes
-    row = transaction.row(select(table).where(table.c.node_id == node_id))
+    row = transaction.find(schema.nodes, node_id)
     return None if row is None else _member(row)
 
 

@@ -21,6 +21,7 @@ from sqlalchemy import (
     Engine,
     Executable,
     Insert,
+    Select,
     Table,
     bindparam,
     create_engine,
@@ -172,6 +173,10 @@ class Transaction:
     def row(self, statement: Executable) -> Row[Any] | None:
         return self.connection.execute(statement).first()
 
+    def find(self, table: Table, key: str) -> Row[Any] | None:
+        """The row of a key, by a statement that is made once for a table."""
+        return self.connection.execute(_by_key(table), {"key": key}).first()
+
     def number(self, statement: Executable) -> int:
         """The first column of the first row, a number; 0 where there is none."""
         return int(self.connection.execute(statement).scalar() or 0)
@@ -216,8 +221,15 @@ class Transaction:
 
 
 @cache
-def _put(dialect: str, table: Table, *, keep: bool) -> Insert:
+def _by_key(table: Table) -> Select[Any]:
     """Made once: making a statement costs as much as running it."""
+    (key,) = table.primary_key.columns
+    return select(table).where(key == bindparam("key"))
+
+
+@cache
+def _put(dialect: str, table: Table, *, keep: bool) -> Insert:
+    """As above."""
     key = [column.name for column in table.primary_key]
     statement = sqlite_dialect.insert(table) if dialect == "sqlite" else postgresql_dialect.insert(table)
     if keep:

@@ -149,10 +149,14 @@ def trust_bundles(database: Database, after: int) -> list[Document]:
 
 
 def trust_bundles_in(transaction: Transaction, after: int) -> list[Document]:
+    return [_require(transaction, snapshot_id) for snapshot_id in trust_bundle_ids(transaction, after)]
+
+
+def trust_bundle_ids(transaction: Transaction, after: int) -> list[str]:
     table = schema.trust_bundles
     chosen = select(table.c.snapshot_id).where(table.c.config_version > after)
     rows = transaction.rows(chosen.order_by(table.c.config_version).limit(MAX_BUNDLES))
-    return [_require(transaction, row.snapshot_id) for row in rows]
+    return [row.snapshot_id for row in rows]
 
 
 def add_recovery(database: Database, recovery: Recovery, *, actor: str, now: float) -> None:
@@ -219,7 +223,11 @@ def document_in(transaction: Transaction, node_id: str, snapshot_id: str, *, mos
 def stored_document(database: Database, snapshot_id: str, *, most: int | None = None) -> Document:
     """By its id, whomever it is for; `not_found` for what is not kept. `most`: as `document` has it."""
     with database.read() as transaction:
-        return _require(transaction, snapshot_id, most)
+        return stored_document_in(transaction, snapshot_id, most=most)
+
+
+def stored_document_in(transaction: Transaction, snapshot_id: str, *, most: int | None = None) -> Document:
+    return _require(transaction, snapshot_id, most)
 
 
 def section(database: Database, key: str) -> bytes:

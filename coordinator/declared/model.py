@@ -138,6 +138,8 @@ class Model:
     rings: dict[str, Mapping[str, "Ring"]] = field(default_factory=dict, init=False, repr=False, compare=False)
     throws: dict[str, Mapping[str, "Ring"]] = field(default_factory=dict, init=False, repr=False, compare=False)
     peers: dict[str, tuple[str, ...]] = field(default_factory=dict, init=False, repr=False, compare=False)
+    # Who may have chosen a member; asked where a few members differ from those of another model, twice.
+    choosers: dict[str, frozenset[str]] = field(default_factory=dict, init=False, repr=False, compare=False)
     # What site_relays.py has worked out: one map, once somebody has asked.
     relay_maps: list["RelayMap"] = field(default_factory=list, init=False, repr=False, compare=False)
     # What change_impact.py has found between an earlier model, while there is one, and this: (node id, scope).

@@ -97,15 +97,19 @@ def _choose_on_rings(model: Model, subject: Subject, count: int) -> list[str]:
     return found
 
 
-def possible_choosers(model: Model, other: Subject) -> set[str]:
+def possible_choosers(model: Model, other: Subject) -> frozenset[str]:
     """The members who may have chosen `other`, and some who have not; never one too few.
 
     It is taken only from a point behind which, on every ring, all members up to it are taken already; and so only from
     a point among its nearest predecessors. Who throws points there is found by their places, and named where they are
-    enough to reach it: in a fleet of any size about as many as a directory has entries.
+    enough to reach it: in a fleet of any size about as many as a directory has entries. Worked out once for a model.
     """
-    if not is_candidate(other):
-        return set()
+    if other.node_id not in model.choosers:
+        model.choosers[other.node_id] = frozenset(_find_choosers(model, other) if is_candidate(other) else ())
+    return model.choosers[other.node_id]
+
+
+def _find_choosers(model: Model, other: Subject) -> set[str]:
     found = site_relays.possible_choosers(model, other)
     for policy in (*model.peer_policies, None):
         if not may_know(policy, other):
@@ -130,7 +134,7 @@ def _fillers(ring: Ring, thrown: Ring, place: int, most: int) -> set[str]:
     members = [_distance(ring.places[at - back], place) for back in range(most + 3)]
     steps: dict[str, list[int]] = {}
     for point, node_id in _behind(thrown, place, members[-1]):
-        steps.setdefault(node_id, []).append(bisect_right(members, _distance(point, place)))
+        steps.setdefault(node_id, []).append(bisect_right(members, (place - point) % _CIRCLE))
     return {
         node_id
         for node_id, own in steps.items()

@@ -18,6 +18,7 @@ from wire.forms import integer
 from wire.operators.operator_answers import AllowlistEntry, TokenEntry
 
 ONE_NODE = MultiUse()
+_ALLOW, _ISSUE = insert(schema.allowlist), insert(schema.tokens)
 
 
 def allow(database: Database, entry: AllowlistEntry, *, actor: str, now: float) -> None:
@@ -80,7 +81,7 @@ def issue_token(
         row: dict[str, object] = {"jti": claims.jti, "site_id": site_id, "node_id": node_id, "issued_by": issuer}
         row |= {"uses": several.uses, "nodes": several.nodes}
         times = {"not_before": claims.not_before, "expires_at": claims.expires_at}
-        transaction.run(insert(schema.tokens).values(**row, **times))
+        transaction.run(_ISSUE, [{**row, **times, "used": 0}])
         transaction.audit("token.issue", claims.jti, None, {**row, **times})
     return tokens.issue(claims, key), claims
 
@@ -121,7 +122,7 @@ def check_entry(transaction: Transaction, entry: AllowlistEntry) -> None:
         raise Refused(Code.BAD_REQUEST, f"{entry.kind} is no kind of node", remedy="data or witness")
     if entry.certificate_sha256 is not None and not is_hash(entry.certificate_sha256):
         raise Refused(Code.BAD_REQUEST, "the certificate's hash is not sha256:...")
-    if entry.certificate_sha256 in operators.fingerprints(transaction):
+    if entry.certificate_sha256 is not None and entry.certificate_sha256 in operators.fingerprints(transaction):
         raise Refused(Code.CONTRADICTION, "this certificate is an operator's", remedy="name the node's own")
     _check_site(transaction, entry.site_id)
     _check_tombstone(transaction, entry.node_id)
@@ -131,10 +132,11 @@ def check_entry(transaction: Transaction, entry: AllowlistEntry) -> None:
 def put_entry(transaction: Transaction, entry: AllowlistEntry) -> None:
     """Write an entry in the place of an earlier one, and both into the audit log."""
     table = schema.allowlist
-    before = transaction.row(select(table).where(table.c.node_id == entry.node_id))
-    transaction.run(delete(table).where(table.c.node_id == entry.node_id))
+    before = transaction.find(table, entry.node_id)
+    if before is not None:
+        transaction.run(delete(table).where(table.c.node_id == entry.node_id))
     row = {"kind": entry.kind, "site_id": entry.site_id, "certificate_sha256": entry.certificate_sha256}
-    transaction.run(insert(table).values(node_id=entry.node_id, added_at=transaction.now, **row))
+    transaction.run(_ALLOW, [{"node_id": entry.node_id, "added_at": transaction.now, **row}])
     old = None if before is None else {name: getattr(before, name) for name in row}
     transaction.audit("allow", entry.node_id, old, row)
 
@@ -172,7 +174,7 @@ def _token_site(transaction: Transaction, node_id: str | None, asked: str | None
 def _site_of(transaction: Transaction, node_id: str) -> str | None:
     """Where a node stands as a member, or may join, or is declared."""
     for table in (schema.nodes, schema.allowlist):
-        row = transaction.row(select(table.c.site_id).where(table.c.node_id == node_id))
+        row = transaction.find(table, node_id)
         if row is not None:
             return str(row.site_id)
     declared = _declared_node(transaction, node_id)
@@ -185,8 +187,7 @@ def _declared_node(transaction: Transaction, node_id: str) -> Node | None:
 
 
 def _check_tombstone(transaction: Transaction, node_id: str) -> None:
-    table = schema.tombstones
-    row = transaction.row(select(table.c.code).where(table.c.node_id == node_id))
+    row = transaction.find(schema.tombstones, node_id)
     if row is not None:
         raise Refused(Code(row.code), f"{node_id} was {row.code}", remedy=f"holdfastctl nodes readmit {node_id}")
 

@@ -3,7 +3,7 @@
     prove             who asks, and what it has shown: signature, token or certificate; nothing is written
     foresee           what the joins that wait would change, the long part of the work; nothing is written
     admit             the decisions, in one transaction with all that they change; or the same node is recognised
-    grant_documents   what the new member is answered with, once its first head is out
+    GrantReader       what the new member is answered with, once its first head is out
 
 Proof and decision are apart, since they cost and risk different things. A proof is arithmetic on strangers' bytes: it
 runs before any lock, and whoever fails it has written nothing, so a flood of bad joins costs processor time and no row
@@ -29,16 +29,17 @@ Rejected:
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from sqlalchemy import bindparam, select
+
 from coordinator.base.refusal import Refused
-from coordinator.database import documents
-from coordinator.database.database import Database
+from coordinator.database import documents, schema
+from coordinator.database.database import Database, Transaction
 from coordinator.database.documents import container_of
 from coordinator.declared.model import MemberEntry
 from coordinator.membership import membership
 from coordinator.membership.join_reading import read_basis
 from coordinator.membership.membership import ForeseenJoins, Grant
 from coordinator.membership.proof import ProvenRequest
-from coordinator.publishing import heads
 
 
 @dataclass(frozen=True)
@@ -87,13 +88,34 @@ def admit(
     return membership.join(database, [candidate.request for candidate in candidates], foreseen, now=now)
 
 
-def grant_documents(database: Database, node_id: str) -> list[bytes] | None:
-    """The trust bundles in order, then the node's own `node_bootstrap`; None until its head is up with its entry."""
-    with database.read() as transaction:
-        basis = heads.basis(transaction, node_id)
-        entry = documents.listing(transaction, node_id).get("node_bootstrap")
-        if entry is None or basis.published < basis.generation:
-            return None
-        bundles = documents.trust_bundles_in(transaction, 0)
-        bootstrap = documents.document_in(transaction, node_id, entry.snapshot_id)
-    return [container_of(bundle) for bundle in (*bundles, bootstrap)]
+class GrantReader:
+    """What new members are answered with. Trust bundles are for every one of them and never change under their id, so
+    the bytes of each are read once: a cluster has up to 256.
+    """
+
+    def __init__(self) -> None:
+        self._bundles: dict[str, bytes] = {}
+
+    def read(self, database: Database, node_id: str) -> list[bytes] | None:
+        """The trust bundles in order, then the node's own `node_bootstrap`; None until its head is up to its entry."""
+        with database.read() as transaction:
+            up = [row for row in transaction.rows(_STANDING, {"id": node_id}) if row.published >= row.generation]
+            entry = documents.entries_of(up[0].listing).get("node_bootstrap") if up else None
+            if entry is None:
+                return None
+            bundles = [self._bundle(transaction, id_) for id_ in documents.trust_bundle_ids(transaction, 0)]
+            return [*bundles, container_of(documents.document_in(transaction, node_id, entry.snapshot_id))]
+
+    def _bundle(self, transaction: Transaction, snapshot_id: str) -> bytes:
+        """Of two threads at once both may read it."""
+        if snapshot_id not in self._bundles:
+            self._bundles[snapshot_id] = container_of(documents.stored_document_in(transaction, snapshot_id))
+        return self._bundles[snapshot_id]
+
+
+_node, _head = schema.nodes.c, schema.heads.c
+_STANDING = (
+    select(_node.generation, _head.generation.label("published"), _head.listing)
+    .select_from(schema.nodes.join(schema.heads, _node.node_id == _head.node_id))
+    .where(_node.node_id == bindparam("id"))
+)

@@ -99,13 +99,6 @@ def bases(transaction: Transaction, node_ids: Sequence[str] | None = None) -> di
     return {row.node_id: Basis(row.generation, row.published or 0) for row in rows}
 
 
-def basis(transaction: Transaction, node_id: str) -> Basis:
-    """Of one node; (0, 0) for a stranger."""
-    nodes, heads = schema.nodes, schema.heads
-    generation = transaction.number(select(nodes.c.generation).where(nodes.c.node_id == node_id))
-    return Basis(generation, transaction.number(select(heads.c.generation).where(heads.c.node_id == node_id)))
-
-
 def due(transaction: Transaction, now: float, *, round_s: float = 0, most: int = 0) -> list[str]:
     """Members whose head is missing, behind their generation, or past its `refresh_after`; those without one first,
     and then whose head ends first. Asked each second, and after each change: by indexes, of those alone that are behind

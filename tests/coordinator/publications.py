@@ -47,7 +47,7 @@ def publication(
 
 def basis(database: Database, node_id: str = "node-a") -> Basis:
     with database.read() as transaction:
-        return heads.basis(transaction, node_id)
+        return heads.bases(transaction, [node_id]).get(node_id, Basis(0, 0))
 
 
 def publish(database: Database, *publications: Publication, now: float = NOW):
