@@ -4,6 +4,7 @@ import hashlib
 import hmac
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import NoReturn
 
 from snapshot import trust
@@ -45,6 +46,11 @@ class Verification:
     opening: Opening = field(init=False)
     envelope: Envelope = field(init=False)
     content: DocumentContent = field(init=False)
+
+    @cached_property
+    def authority(self) -> trust.Authority:
+        """Whose signatures count: asked by steps 4 and 5."""
+        return trust.authority_over(self.envelope, self.holder, self.now)
 
     @property
     def mark(self) -> Mark | None:

@@ -42,7 +42,7 @@ from typing import NoReturn
 from cryptography.exceptions import InternalError, UnsupportedAlgorithm
 
 from snapshot import bundle as trust_bundle
-from snapshot import content_reader, envelope, trust
+from snapshot import content_reader, envelope
 from snapshot.bundle import TrustBundle
 from snapshot.container import ChunkParts, Opening, Parts
 from snapshot.content import DocumentContent
@@ -258,7 +258,7 @@ def _check_shared(document: Envelope, holder: VerifierState) -> None:
 
 def a_signer_is_trusted(case: Verification) -> None:
     """A key of the bundle may sign this scope type now; otherwise the first signer's own fault is told."""
-    document, authority = case.envelope, trust.authority_over(case.envelope, case.holder, case.now)
+    document, authority = case.envelope, case.authority
     faults = [authority.fault(key_id, document.scope_type) for key_id in document.signers]
     if None not in faults and faults[0] is not None:
         reject(4, faults[0], "a key that may sign this now", document.signer_key_id, "signer_key_id")
@@ -287,7 +287,7 @@ def _our_bundle_is_new_enough(case: Verification) -> None:
 
 def enough_signatures_count(case: Verification) -> None:
     """Good signatures, as many as the scope type's threshold asks for."""
-    authority = trust.authority_over(case.envelope, case.holder, case.now)
+    authority = case.authority
     case.signers = authority.counted_signers(case.envelope, case.opening)
     if not case.signers:
         reject(5, Reason.BAD_SIGNATURE, "a listed signer's good signature", "none", "signatures")

@@ -345,6 +345,12 @@ def _row(each: Document, now: float) -> dict[str, object]:
     return {**row, "signatures": f"[{','.join(signatures)}]", "published_at": now}
 
 
+def forget_heads(transaction: Transaction, snapshot_ids: Sequence[str]) -> None:
+    """They have no sections."""
+    for chunk in chunks(snapshot_ids):
+        transaction.run(delete(schema.documents).where(is_in(schema.documents.c.snapshot_id, chunk)))
+
+
 def forget(transaction: Transaction, snapshot_ids: Sequence[str]) -> None:
     for chunk in chunks(snapshot_ids):
         for table in (schema.documents, schema.document_sections):

@@ -141,13 +141,15 @@ def head_members(
     candidates: Mapping[str, Mapping[str, object]],
     *,
     poll_after_s: int,
-    revocations: Revocations,
+    revocations: Mapping[str, object],
 ) -> dict[str, object]:
-    """The manifest of a head as JSON. `scopes` and `candidates` as it lists them (ScopeVersion.members)."""
+    """The manifest of a head as JSON. `scopes` and `candidates` as it lists them (ScopeVersion.members);
+    `revocations` as `revocation_members` has them.
+    """
     return {
         "generation": claims.config_version,
         "poll_after_s": poll_after_s,
-        "revocations": revocation_members(revocations, of_head=True),
+        "revocations": revocations,
         "scopes": scopes,
         **({"candidates": candidates} if candidates else {}),
     }

@@ -44,7 +44,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from sqlalchemy import bindparam, case, delete, func, insert, select, update
+from sqlalchemy import bindparam, case, func, insert, select, update
 
 from coordinator.base.refusal import Code, Refused
 from coordinator.changes import records
@@ -75,7 +75,9 @@ class Basis:
 
 @dataclass(frozen=True)
 class Publication:
-    """One node's next head, with the documents that it announces and that are not kept yet."""
+    """One node's next head, with the documents that it announces and that are not kept yet. `texts`: what it lists and
+    what is coming as they are kept, where that was written out already.
+    """
 
     node_id: str
     based_on: Basis
@@ -83,6 +85,7 @@ class Publication:
     refresh_after: int
     listing: Mapping[str, HeadEntry]  # scope -> what the node should hold
     candidates: Mapping[str, HeadEntry] = field(default_factory=dict)  # scope -> what is coming
+    texts: tuple[str, str] | None = None
     documents: tuple[Document, ...] = ()
     counted: Mapping[str, int] = field(default_factory=dict)  # scope -> the counter that a new version was made from
     outcomes: tuple[RefusalOutcome, ...] = ()
@@ -140,8 +143,9 @@ def publish_within(transaction: Transaction, publications: Sequence[Publication]
     accepted: list[_Accepted] = []
     numbered: dict[Numbered, bytes] = {}
     cluster_state.sound(transaction)
-    found = _find_changed(transaction, publications)
-    read = _read(transaction, found)
+    out = _read_out(transaction, [publication.node_id for publication in publications])
+    found = _find_changed(publications, out)
+    read = _read(transaction, found, out)
     for changed in found:
         try:
             candidate = _accept(transaction, changed, read)
@@ -217,8 +221,7 @@ class _Read:
     """What publications are held against; read once for all of them, and only of what they change."""
 
     standing: cluster_state.ClusterState
-    bases: Mapping[str, Basis]
-    heads: Mapping[str, tuple[int, int, str]]  # node -> (epoch, generation, snapshot id)
+    out: Mapping[str, "_HeadOut"]
     last: Mapping[str, Mapping[str, LastVersions]]
     on_record: Mapping[tuple[str, str, Pair], str]  # node, scope, version -> content hash: of what is announced now
     kept: set[str]
@@ -237,27 +240,57 @@ class _Accepted:
     again: tuple[_Line, ...]
 
 
-def _find_changed(transaction: Transaction, publications: Sequence[Publication]) -> list[_Changed]:
-    """Most heads list what the one before them did, and a text is compared in no time."""
-    table = schema.heads
-    columns = select(table.c.node_id, table.c.listing, table.c.candidates)
-    before = {
-        row.node_id: (row.listing, row.candidates)
-        for chunk in documents.chunks([publication.node_id for publication in publications])
-        for row in transaction.rows(columns.where(is_in(table.c.node_id, chunk)))
+@dataclass(frozen=True)
+class _HeadOut:
+    """An entry, and the head that is out for it. `listing`, `candidates`: as text."""
+
+    basis: Basis
+    pair: Pair
+    snapshot_id: str | None
+    listing: str
+    candidates: str
+
+
+_NOTHING_OUT = _HeadOut(Basis(0, 0), (0, 0), None, "{}", "{}")
+
+
+def _read_out(transaction: Transaction, node_ids: Sequence[str]) -> dict[str, _HeadOut]:
+    """By node; strangers are left out."""
+    nodes, heads = schema.nodes, schema.heads
+    columns = select(
+        nodes.c.node_id,
+        nodes.c.generation,
+        heads.c.authority_epoch,
+        heads.c.generation.label("published"),
+        heads.c.snapshot_id,
+        heads.c.listing,
+        heads.c.candidates,
+    ).select_from(nodes.outerjoin(heads, nodes.c.node_id == heads.c.node_id))
+    return {
+        node_id: _HeadOut(
+            Basis(generation, published or 0), (epoch or 0, published or 0), id_, listing or "{}", candidates or "{}"
+        )
+        for chunk in documents.chunks(node_ids)
+        for node_id, generation, epoch, published, id_, listing, candidates in transaction.rows(
+            columns.where(is_in(nodes.c.node_id, chunk))
+        )
     }
+
+
+def _find_changed(publications: Sequence[Publication], out: Mapping[str, _HeadOut]) -> list[_Changed]:
+    """Most heads list what the one before them did, and a text is compared in no time."""
     found = []
     for publication in publications:
-        listing, candidates = (
+        listing, candidates = publication.texts or (
             documents.listing_text(publication.listing),
             documents.listing_text(publication.candidates),
         )
-        listed_before, coming_before = before.get(publication.node_id, ("{}", "{}"))
+        before = out.get(publication.node_id, _NOTHING_OUT)
         lines: list[_Line] = []
-        if listing != listed_before:
-            lines += _changed_lines(publication.listing, listed_before, is_candidate=False)
-        if candidates != coming_before:
-            lines += _changed_lines(publication.candidates, coming_before, is_candidate=True)
+        if listing != before.listing:
+            lines += _changed_lines(publication.listing, before.listing, is_candidate=False)
+        if candidates != before.candidates:
+            lines += _changed_lines(publication.candidates, before.candidates, is_candidate=True)
         found.append(_Changed(publication, listing, candidates, tuple(lines)))
     return found
 
@@ -269,23 +302,14 @@ def _changed_lines(entries: Mapping[str, HeadEntry], text_before: str, *, is_can
             yield _Line(scope, entry, is_candidate)
 
 
-def _read(transaction: Transaction, changed: Sequence[_Changed]) -> _Read:
+def _read(transaction: Transaction, changed: Sequence[_Changed], out: Mapping[str, _HeadOut]) -> _Read:
     """Of these nodes alone: what one node's change costs does not grow with the fleet."""
     publications = [candidate.publication for candidate in changed]
-    node_ids = [publication.node_id for publication in publications]
     named = {line.entry.snapshot_id for candidate in changed for line in candidate.lines}
-    table = schema.heads
-    columns = select(table.c.node_id, table.c.authority_epoch, table.c.generation, table.c.snapshot_id)
-    heads = {
-        row.node_id: (row.authority_epoch, row.generation, row.snapshot_id)
-        for chunk in documents.chunks(node_ids)
-        for row in transaction.rows(columns.where(is_in(table.c.node_id, chunk)))
-    }
     joining = any(publication.rows for publication in publications)
     return _Read(
         standing=cluster_state.standing(transaction),
-        bases=bases(transaction, node_ids),
-        heads=heads,
+        out=out,
         last=_last(transaction, changed),
         on_record=_on_record(transaction, changed),
         kept=documents.existing_ids(transaction, named),
@@ -383,11 +407,11 @@ def _check_numbers(candidate: _Accepted, numbered: Mapping[Numbered, bytes]) -> 
 
 
 def _check_basis(each: Publication, read: _Read) -> None:
-    latest = read.bases.get(each.node_id)
-    if latest != each.based_on:
+    out = read.out.get(each.node_id)
+    latest = None if out is None else out.basis
+    if out is None or latest is None or latest != each.based_on:
         raise Refused(Code.CONFLICT, f"made from {each.based_on}, now {latest}", remedy="compile again")
-    before = read.heads.get(each.node_id, (0, 0, ""))[:2]
-    pair = (each.head.authority_epoch, each.head.config_version)
+    before, pair = out.pair, (each.head.authority_epoch, each.head.config_version)
     if pair <= before or each.head.config_version < latest.generation:
         raise Refused(Code.CONFLICT, f"head {pair} does not follow {before} and generation {latest.generation}")
     if repeats(before, pair):
@@ -434,15 +458,13 @@ def _write(transaction: Transaction, accepted: Sequence[_Accepted], read: _Read)
     """
     publications = [candidate.publication for candidate in accepted]
     refusal_records.settle(transaction, [outcome for publication in publications for outcome in publication.outcomes])
-    replaced = [read.heads[publication.node_id][2] for publication in publications if publication.node_id in read.heads]
-    documents.forget(transaction, replaced)
-    for chunk in documents.chunks([publication.node_id for publication in publications]):
-        transaction.run(delete(schema.heads).where(is_in(schema.heads.c.node_id, chunk)))
+    replaced = [read.out[publication.node_id].snapshot_id for publication in publications]
+    documents.forget_heads(transaction, [snapshot_id for snapshot_id in replaced if snapshot_id is not None])
     signed = [document for publication in publications for document in (*publication.documents, publication.head)]
     documents.insert_documents(transaction, signed)
     records.add_nodes(transaction, [row for publication in publications for row in publication.rows], keep=True)
     scope_versions.advance(transaction, _counters(accepted))
-    transaction.run(insert(schema.heads), [_head_row(candidate.changed) for candidate in accepted])
+    transaction.put(schema.heads, [_head_row(candidate.changed) for candidate in accepted])
     _write_entries(transaction, accepted)
     nodes = schema.nodes
     mine = update(nodes).where(nodes.c.node_id == bindparam("node"))

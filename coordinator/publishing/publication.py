@@ -45,7 +45,14 @@ from dataclasses import dataclass, field, replace
 
 from coordinator.base.refusal import Refused, bound_text
 from coordinator.changes.records import ChangeNode
-from coordinator.database.documents import TRUST_BUNDLE, Document, HeadEntry, StoredObject, section_key
+from coordinator.database.documents import (
+    TRUST_BUNDLE,
+    Document,
+    HeadEntry,
+    StoredObject,
+    listing_text,
+    section_key,
+)
 from coordinator.database.scope_versions import is_counted
 from coordinator.declared.compiler import Audience, ScopeContent, StoredSection
 from coordinator.declared.model import Subject
@@ -148,7 +155,8 @@ def draft(issue: Issue, situation: Situation, told: NodeContents, shared: Shared
     case.listing[TRUST_BUNDLE] = issue.bundle_entry
     for offered in told.offers:
         _offer(case, offered)
-    head = _head(case)
+    texts = listing_text(case.listing), listing_text(case.candidates)
+    head = _head(case, *texts)
     wanted = min([head.envelope.refresh_after, *case.refresh.values()])
     refresh_after = max(wanted, min(head.envelope.refresh_after, int(issue.now) + RETRY_S))
     publication = Publication(
@@ -158,6 +166,7 @@ def draft(issue: Issue, situation: Situation, told: NodeContents, shared: Shared
         refresh_after=refresh_after,
         listing=case.listing,
         candidates=case.candidates,
+        texts=texts,
         documents=tuple(case.documents),
         counted=case.counted,
         outcomes=tuple(_outcomes(case)),
@@ -169,13 +178,16 @@ def draft(issue: Issue, situation: Situation, told: NodeContents, shared: Shared
 
 def _known_head(case: _Case, publication: Publication) -> KnownHead:
     """As it would be read again."""
-    last, last_listed = dict(case.situation.last), dict(case.situation.last_listed)
-    for scope, entry in publication.listing.items():
-        last[scope] = max(last.get(scope, (0, 0)), entry.pair)
-        last_listed[scope] = max(last_listed.get(scope, (0, 0)), entry.pair)
-    for scope, entry in publication.candidates.items():
-        last[scope] = max(last.get(scope, (0, 0)), entry.pair)
-    return KnownHead(publication.head.snapshot_id, publication.listing, publication.candidates, last, last_listed)
+    listing, candidates = publication.listing, publication.candidates
+    last_listed = _raised(case.situation.last_listed, listing)
+    last = _raised(_raised(case.situation.last, listing), candidates)
+    return KnownHead(publication.head.snapshot_id, listing, candidates, last, last_listed)
+
+
+def _raised(last: Mapping[str, Pair], entries: Mapping[str, HeadEntry]) -> Mapping[str, Pair]:
+    """The greater numbers; most heads bring none."""
+    new = {scope: pair for scope, entry in entries.items() if (pair := entry.pair) > last.get(scope, (0, 0))}
+    return {**last, **new} if new else last
 
 
 def _in_order(scopes: Iterable[Scope]) -> list[Scope]:
@@ -184,9 +196,9 @@ def _in_order(scopes: Iterable[Scope]) -> list[Scope]:
 
 def _settle(case: _Case, scope: Scope, *, is_changed: bool) -> None:
     """What the head lists for one scope: what is published, or a new version."""
-    held = case.situation.held.get(scope.name)
-    is_settled = not is_changed and scope.name not in case.situation.recoveries
-    is_settled &= scope.name not in case.situation.refusing
+    situation, name = case.situation, scope.name
+    held = situation.held.get(name)
+    is_settled = not is_changed and name not in situation.recoveries and name not in situation.refusing
     try:
         if held is not None and is_settled and _stays(case, held):
             _list_held(case, held)
@@ -194,7 +206,7 @@ def _settle(case: _Case, scope: Scope, *, is_changed: bool) -> None:
             with _signing():
                 _renew(case, held, case.told.compile_(scope))
     except Unpublishable as fault:
-        case.failed[scope.name] = fault
+        case.failed[name] = fault
         if held is not None:
             _list_held(case, held)
 
@@ -469,7 +481,8 @@ def _signing() -> Iterator[None]:
         raise Unpublishable(damage.code.value, bound_text(damage.detail)) from damage
 
 
-def _head(case: _Case) -> signer.SignedDocument:
+def _head(case: _Case, listed: str, coming: str) -> signer.SignedDocument:
+    """`listed`, `coming`: its listing and its candidates, as they are kept."""
     issue, situation = case.issue, case.situation
     claims = EnvelopeClaims(
         snapshot_id=_new_id(),
@@ -486,39 +499,36 @@ def _head(case: _Case) -> signer.SignedDocument:
     marks = {scope: mark for scope, mark in case.told.marks.items() if _is_as_declared(case, scope)}
     poll_after_s = issue.poll_after_s(situation.node_id)
     keys = issue.signers(HEAD)
+    texts = {
+        "generation": str(claims.config_version),
+        "poll_after_s": str(poll_after_s),
+        "revocations": issue.revocations_text,
+        "scopes": _marked_text(case.listing, marks) if marks else listed,
+    }
+    if case.candidates:
+        texts["candidates"] = _marked_text(case.candidates, case.candidate_marks) if case.candidate_marks else coming
     with _signing():
-        made = signer.head_of(claims, _head_text(case, claims, marks, poll_after_s).encode(), keys)
+        made = signer.head_of(claims, canonical.join(texts).encode(), keys)
     meant = signer.head_members(
         claims,
         _entries(case.listing, marks),
         _entries(case.candidates, case.candidate_marks),
         poll_after_s=poll_after_s,
-        revocations=issue.revocations,
+        revocations=issue.revocation_members,
     )
     said_of_changes = frozenset(marks.values()), frozenset(case.candidate_marks.values())
     case.shared.reviewer.review(made, case.holder, issue.now, MeantHead(meant, said_of_changes))
     return made
 
 
-def _head_text(case: _Case, claims: EnvelopeClaims, marks: Mapping[str, ChangeMark], poll_after_s: int) -> str:
-    """Joined from texts, a fifth of the time of writing the members; the review reads it and compares it with them."""
-    texts = {
-        "generation": str(claims.config_version),
-        "poll_after_s": str(poll_after_s),
-        "revocations": case.issue.revocations_text,
-        "scopes": canonical.join(_texts(case.listing, marks)),
-    }
-    if case.candidates:
-        texts["candidates"] = canonical.join(_texts(case.candidates, case.candidate_marks))
+def _marked_text(entries: Mapping[str, HeadEntry], marks: Mapping[str, ChangeMark]) -> str:
+    """As `_entries`, joined from texts: a fifth of the time of writing the members. The review reads it again and
+    compares.
+    """
+    texts = {scope: entry.text for scope, entry in entries.items()}
+    for scope in marks.keys() & entries.keys():
+        texts[scope] = canonical.dumps(vars(entries[scope]) | marks[scope].members()).decode()
     return canonical.join(texts)
-
-
-def _texts(entries: Mapping[str, HeadEntry], marks: Mapping[str, ChangeMark]) -> dict[str, str]:
-    marked = {scope: vars(entries[scope]) | marks[scope].members() for scope in marks if scope in entries}
-    return {
-        scope: canonical.dumps(marked[scope]).decode() if scope in marked else entry.text
-        for scope, entry in entries.items()
-    }
 
 
 def _entries(entries: Mapping[str, HeadEntry], marks: Mapping[str, ChangeMark]) -> dict[str, Mapping[str, object]]:
@@ -561,24 +571,37 @@ def _claims(case: _Case, content: ScopeContent, version: int) -> EnvelopeClaims:
 
 def _holder(issue: Issue, situation: Situation, subject: Subject | None) -> VerifierState:
     """The node as it stands when it holds all that was published for it."""
-    marks = {scope: Mark(*pair, _hash_at(situation, scope, pair)) for scope, pair in situation.last_listed.items()}
-    if situation.head != (0, 0):
-        marks[HEAD] = Mark(*situation.head, signer.NO_HASH)
     return VerifierState(
         cluster_id=issue.cluster_id,
         node_id=situation.node_id,
         roles=frozenset(subject.roles if subject else ()),
         organization_ids=frozenset(subject.organizations if subject else ()),
         bundle=issue.bundle,
-        marks=marks,
+        marks=_Marks(situation),
         active=situation.held,
         revocations=issue.revocations,
     )
 
 
-def _hash_at(situation: Situation, scope: str, pair: tuple[int, int]) -> str:
-    held = situation.held.get(scope)
-    return held.content_hash if held is not None and held.entry.pair == pair else signer.NO_HASH
+@dataclass(frozen=True)
+class _Marks(Mapping[str, Mark]):
+    """The node's, each made when it is asked for: the verifier asks for that of one scope."""
+
+    situation: Situation
+
+    def __getitem__(self, scope: str) -> Mark:
+        if scope == HEAD and self.situation.head != (0, 0):
+            return Mark(*self.situation.head, signer.NO_HASH)
+        pair, held = self.situation.last_listed[scope], self.situation.held.get(scope)
+        return Mark(*pair, held.content_hash if held is not None and held.entry.pair == pair else signer.NO_HASH)
+
+    def __iter__(self) -> Iterator[str]:
+        yield from self.situation.last_listed
+        if self.situation.head != (0, 0):
+            yield HEAD
+
+    def __len__(self) -> int:
+        return sum(1 for _ in self)
 
 
 def _list_held(case: _Case, held: PublishedDocument) -> None:

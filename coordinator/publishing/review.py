@@ -114,9 +114,9 @@ class Reviewer:
 
 
 def _says_own(own: Mapping[str, object], meant: Envelope) -> bool:
-    as_meant = all(own[name] == getattr(meant, name) for name in own if name not in _TIMES)
-    on_time = all(own[name] == format_time(getattr(meant, name)) for name in _TIMES)
-    return as_meant and on_time and is_id(own["subject_node_id"])
+    members = vars(meant)
+    wanted = {name: format_time(members[name]) if name in _TIMES else members[name] for name in own}
+    return own == wanted and is_id(own["subject_node_id"])
 
 
 def _is_like(document: SignedDocument, members: Mapping[str, object], passed: _Passed, meant: MeantHead | None) -> bool:

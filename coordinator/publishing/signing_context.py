@@ -48,9 +48,13 @@ class Issue:
     _vouched: dict[tuple[str, ...], bool] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     @cached_property
-    def revocations_text(self) -> str:
+    def revocation_members(self) -> dict[str, object]:
         """As each head says them."""
-        return canonical.dumps(signer.revocation_members(self.revocations, of_head=True)).decode()
+        return signer.revocation_members(self.revocations, of_head=True)
+
+    @cached_property
+    def revocations_text(self) -> str:
+        return canonical.dumps(self.revocation_members).decode()
 
     def signers(self, scope_type: str) -> tuple[SigningKey, ...]:
         """All of our keys that may sign this now. While a key is rolled over these are the old one and the new one

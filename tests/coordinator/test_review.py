@@ -252,8 +252,9 @@ def head_of(cluster: Cluster, generation: int, meant: dict | None = None, **entr
     said = {"authority_epoch": 1, "config_version": 3, "content_hash": "sha256:" + "a" * 64, "snapshot_id": "a-1"}
     claims = cluster._claims("head", {"config_version": generation})
     claims = replace(claims, expires_at=NOW + HOUR // 2, refresh_after=NOW + HOUR // 4)
+    revocations = signer.revocation_members(Revocations(), of_head=True)
     members = signer.head_members(
-        claims, {"route_policy": {**said, **entry}}, {}, poll_after_s=9, revocations=Revocations()
+        claims, {"route_policy": {**said, **entry}}, {}, poll_after_s=9, revocations=revocations
     )
     return signer.head_of(claims, canonical.dumps(members), [key("config-1")]), MeantHead(meant or members, frozenset())
 

@@ -26,6 +26,6 @@ def signed_head(
         {scope: version.members() for scope, version in scopes.items()},
         {scope: version.members() for scope, version in (candidates or {}).items()},
         poll_after_s=poll_after_s,
-        revocations=revocations or Revocations(),
+        revocations=signer.revocation_members(revocations or Revocations(), of_head=True),
     )
     return signer.head_of(replace(claims, scope_type=HEAD), canonical.dumps(members), keys)
