@@ -6,7 +6,7 @@ A group of nodes (those of one policy) goes through these phases, each step of w
 
     pending -> voting -> ready -> baking -> ready ... -> passed          prepare: all
     pending -> voting -> ready -> baking -> pending ... -> passed        prepare: ring
-    pending -> ready -> baking -> ready ... -> passed                    prepare: none
+    pending -> baking -> ready ... -> passed                             prepare: none, or pending -> ready -> ...
 
 and the change is `preparing` until every group is ready, `rolling` until every group has passed, then `done`.
 
@@ -145,6 +145,12 @@ class _Look:
         return self.is_anybody_there or (self.change.takes_back and are_gone)
 
     @property
+    def is_ready(self) -> bool:
+        """Of a group of which nobody is asked from the start."""
+        is_unasked = self.group.phase is GroupPhase.PENDING and self.rollout.prepare == PREPARE_NONE
+        return is_unasked or self.group.phase in (GroupPhase.READY, GroupPhase.PASSED)
+
+    @property
     def has_released(self) -> bool:
         return any(node.step is Step.RELEASED for node in self.nodes)
 
@@ -183,8 +189,7 @@ def decide(change: ChangeProgress, nodes: Sequence[NodeProgress]) -> NextMoves:
     looks = [
         _Look(change, index, [node for node in nodes if node.group == index]) for index in range(len(change.groups))
     ]
-    are_ready = all(look.group.phase in (GroupPhase.READY, GroupPhase.PASSED) for look in looks)
-    may_release = change.state is ChangeState.ROLLING or are_ready
+    may_release = change.state is ChangeState.ROLLING or all(look.is_ready for look in looks)
     said = {look.index: _look_at(look, may_release=may_release) for look in looks}
     failed = next((look for look in looks if said[look.index].failure), None)
     if failed is not None:
@@ -228,7 +233,7 @@ def _look_at(look: _Look, *, may_release: bool) -> _Said:
         return _Said(Move(look.index, max(phase, GroupPhase.VOTING, key=_IN_ORDER.index), look.group.ring, offer=news))
     match phase:
         case GroupPhase.PENDING:
-            return _begin(look)
+            return _begin(look, may_release=may_release)
         case GroupPhase.VOTING:
             return _count_votes(look)
         case GroupPhase.READY:
@@ -247,14 +252,22 @@ def _newcomers(look: _Look) -> tuple[str, ...]:
     return tuple(node.node_id for node in look.nodes if node.step is Step.HELD and not node.is_behind)
 
 
-def _begin(look: _Look) -> _Said:
+def _begin(look: _Look, *, may_release: bool) -> _Said:
     """The next ring is asked, or nobody; of a group that is asked as a whole nobody is left."""
+    if look.rollout.prepare == PREPARE_NONE:
+        return _begin_unasked(look, may_release=may_release)
     if look.rollout.prepare != PREPARE_RING:
-        return look.turn(GroupPhase.READY if look.rollout.prepare == PREPARE_NONE else GroupPhase.VOTING)
+        return look.turn(GroupPhase.VOTING)
     ring = _next_ring(look, {node.node_id for node in look.nodes if _may_be_asked(node)})
     if ring is None:
         return _end(look)
     return _Said(Move(look.index, GroupPhase.VOTING, look.group.ring, offer=ring.node_ids))
+
+
+def _begin_unasked(look: _Look, *, may_release: bool) -> _Said:
+    """The first ring is let go with this look, where it can be: each one more reads all nodes of the change, twice."""
+    said = _let_go(look) if may_release else _Said()
+    return said if said.move is not None or said.failure else look.turn(GroupPhase.READY)
 
 
 def _count_votes(look: _Look) -> _Said:

@@ -70,8 +70,23 @@ def test_of_a_ring_only_that_ring_is_asked() -> None:
 
 def test_where_nobody_is_asked_the_first_ring_gets_it() -> None:
     rollout = replace(TWO, prepare="none")
-    assert phase_of(decide(change(GroupPhase.PENDING, rollout=rollout), nodes(5))) is GroupPhase.READY
-    assert len(released(decide(change(GroupPhase.READY, rollout=rollout), nodes(5)))) == 1
+    for phase in (GroupPhase.PENDING, GroupPhase.READY):
+        go = decide(change(phase, rollout=rollout), nodes(5))
+        assert (go.state, phase_of(go), len(released(go))) == (ChangeState.ROLLING, GroupPhase.BAKING, 1)
+    away = nodes(5, presence=Presence.UNKNOWN)
+    assert phase_of(decide(change(GroupPhase.PENDING, rollout=rollout), away)) is GroupPhase.READY
+
+
+def test_where_nobody_is_asked_it_waits_for_those_that_are() -> None:
+    """With the first look at both, and for as long as the others vote."""
+    unasked, asked_first = ChangeGroup("", replace(TWO, prepare="none")), ChangeGroup("b", TWO)
+    made = replace(change(GroupPhase.PENDING), groups=(unasked, asked_first))
+    fleet = [*nodes(2), replace(nodes(3)[2], group=1)]
+    moves = decide(made, fleet).moves
+    assert [(move.phase, move.release) for move in moves] == [(GroupPhase.READY, ()), (GroupPhase.VOTING, ())]
+    for phase in (GroupPhase.PENDING, GroupPhase.READY):
+        voting = replace(made, groups=(replace(unasked, phase=phase), replace(asked_first, phase=GroupPhase.VOTING)))
+        assert released(decide(voting, fleet)) == set()
 
 
 def test_a_refusal_beyond_the_tolerance_halts_at_once_with_nobody_changed() -> None:
