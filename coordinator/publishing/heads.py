@@ -267,13 +267,15 @@ def _read_out(transaction: Transaction, node_ids: Sequence[str]) -> dict[str, _H
         heads.c.candidates,
     ).select_from(nodes.outerjoin(heads, nodes.c.node_id == heads.c.node_id))
     return {
-        node_id: _HeadOut(
-            Basis(generation, published or 0), (epoch or 0, published or 0), id_, listing or "{}", candidates or "{}"
+        row.node_id: _HeadOut(
+            Basis(row.generation, row.published or 0),
+            (row.authority_epoch or 0, row.published or 0),
+            row.snapshot_id,
+            row.listing or "{}",
+            row.candidates or "{}",
         )
         for chunk in documents.chunks(node_ids)
-        for node_id, generation, epoch, published, id_, listing, candidates in transaction.rows(
-            columns.where(is_in(nodes.c.node_id, chunk))
-        )
+        for row in transaction.rows(columns.where(is_in(nodes.c.node_id, chunk)))
     }
 
 
