@@ -255,7 +255,7 @@ def _newcomers(look: _Look) -> tuple[str, ...]:
 def _begin(look: _Look, *, may_release: bool) -> _Said:
     """The next ring is asked, or nobody; of a group that is asked as a whole nobody is left."""
     if look.rollout.prepare == PREPARE_NONE:
-        return _begin_unasked(look, may_release=may_release)
+        return _begin_at_once(look, may_release=may_release)
     if look.rollout.prepare != PREPARE_RING:
         return look.turn(GroupPhase.VOTING)
     ring = _next_ring(look, {node.node_id for node in look.nodes if _may_be_asked(node)})
@@ -264,7 +264,7 @@ def _begin(look: _Look, *, may_release: bool) -> _Said:
     return _Said(Move(look.index, GroupPhase.VOTING, look.group.ring, offer=ring.node_ids))
 
 
-def _begin_unasked(look: _Look, *, may_release: bool) -> _Said:
+def _begin_at_once(look: _Look, *, may_release: bool) -> _Said:
     """The first ring is let go with this look, where it can be: each one more reads all nodes of the change, twice."""
     said = _let_go(look) if may_release else _Said()
     return said if said.move is not None or said.failure else look.turn(GroupPhase.READY)

@@ -179,12 +179,12 @@ def draft(issue: Issue, situation: Situation, told: NodeContents, shared: Shared
 def _known_head(case: _Case, publication: Publication) -> KnownHead:
     """As it would be read again."""
     listing, candidates = publication.listing, publication.candidates
-    last_listed = _raised(case.situation.last_listed, listing)
-    last = _raised(_raised(case.situation.last, listing), candidates)
+    last_listed = _greatest_numbers(case.situation.last_listed, listing)
+    last = _greatest_numbers(_greatest_numbers(case.situation.last, listing), candidates)
     return KnownHead(publication.head.snapshot_id, listing, candidates, last, last_listed)
 
 
-def _raised(last: Mapping[str, Pair], entries: Mapping[str, HeadEntry]) -> Mapping[str, Pair]:
+def _greatest_numbers(last: Mapping[str, Pair], entries: Mapping[str, HeadEntry]) -> Mapping[str, Pair]:
     """The greater numbers; most heads bring none."""
     new = {scope: pair for scope, entry in entries.items() if (pair := entry.pair) > last.get(scope, (0, 0))}
     return {**last, **new} if new else last
