@@ -6,6 +6,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 
+import pytest
 import trio
 from trio.testing import MockClock
 
@@ -32,14 +33,18 @@ POLICY = {
 }
 SELDOM = "\n[intervals]\npoll_wait_s = 300\nheartbeat_interval_s = 300\n"
 """More of agent.toml, where hours go by: each question and each report is work."""
+SELDOM_LOOKED = (
+    "agent.services.publishing.LOOK_EVERY_S",
+    "agent.services.services.LOOK_EVERY_S",
+)
 
 
 @dataclass
 class Lab:
     """One cluster, its coordinator, one node's disk. `agent()` runs the node for a block.
 
-    `for_hours`: the node works without threads. In a simulated hour it turns to one thousands of times, and each time
-    costs more than what is done there.
+    `for_hours`: the node works without threads, and looks once a minute at what only somebody else could have changed.
+    In a simulated hour it turns to them thousands of times, and each time costs more than what is done there.
     """
 
     folder: Path
@@ -165,8 +170,11 @@ async def lab(
     server.announce()
     (folder / "run").mkdir(exist_ok=True)
     put_token(folder / "join.token")
-    async with server.running():
-        yield Lab(folder, clock, mock, server, settings_for(folder, server, text), for_hours=for_hours)
+    with pytest.MonkeyPatch.context() as patched:
+        for name in SELDOM_LOOKED if for_hours else ():
+            patched.setattr(name, 60.0)
+        async with server.running():
+            yield Lab(folder, clock, mock, server, settings_for(folder, server, text), for_hours=for_hours)
 
 
 def settings_for(folder: Path, server: CoordinatorServer, text: str = "") -> AgentSettings:
