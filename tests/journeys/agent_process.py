@@ -1,10 +1,11 @@
-"""The agent as a process: python -m tests.journeys.agent_process CONFIG AHEAD_S [MAP_BYTES].
+"""The agent as a process (`start`): python -m tests.journeys.agent_process CONFIG AHEAD_S [MAP_BYTES].
 
 Its wall clock is so many seconds ahead; a store may be smaller than a configuration lets it be. In the place of AHEAD_S
 may be a file that a test writes anew: `{"ahead_s": S, "boot_id": ID, "booted_at": S}`, on the clock CLOCK_BOOTTIME.
 """
 
 import json
+import subprocess
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -16,6 +17,9 @@ from agent.base.clock import SystemClock
 from agent.base.guarded_clock import ClockReading
 from agent.config import configuration
 from store.base.timefloor import Boot
+from tests.journeys.interpreter import AGENT_PYTHON
+from tests.world import programs
+from tests.world.fork_server import ANOTHER_CLOCK
 
 
 class ShiftedClock:
@@ -41,16 +45,28 @@ class WrittenClock:
         return ClockReading(reading.wall + said["ahead_s"], boot, False)
 
 
+def start(folder: Path, *words: object, plainly: bool = False) -> programs.Process | subprocess.Popen[bytes]:
+    """On the disk `folder`, whose `agent.toml` and `log` are taken; `words` follow CONFIG."""
+    arguments = (folder / "agent.toml", *words)
+    return programs.start_by(
+        AGENT_PYTHON, ANOTHER_CLOCK, *arguments, folder=folder, log=folder / "log", plainly=plainly
+    )
+
+
 def clock_of(said: str) -> ShiftedClock | WrittenClock:
     return WrittenClock(Path(said)) if Path(said).is_absolute() else ShiftedClock(float(said))
 
 
-async def main() -> None:
+async def serve() -> None:
     settings = configuration.load(Path(sys.argv[1]))
     if len(sys.argv) > 3:
         settings = replace(settings, limits=replace(settings.limits, map_bytes=int(sys.argv[3])))
     await run.serve(settings, clock=clock_of(sys.argv[2]))
 
 
+def main() -> None:
+    trio.run(serve, strict_exception_groups=True)
+
+
 if __name__ == "__main__":
-    trio.run(main, strict_exception_groups=True)
+    main()

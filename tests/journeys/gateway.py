@@ -11,8 +11,8 @@ from functools import cached_property
 from pathlib import Path
 
 from holdfast.client import AgentDown, Client
-from tests.citations import ROOT
 from tests.holdfast.operator_lab import Lab, Ran
+from tests.journeys import agent_process
 from tests.journeys.interpreter import AGENT_PYTHON
 from tests.world import programs
 from tests.world.pauses import pauses
@@ -104,9 +104,7 @@ class Gateway:
         clock = self.folder / "clock.json"
         begun = time.clock_gettime(time.CLOCK_BOOTTIME) - 1.0
         clock.write_text(json.dumps({"ahead_s": 0.0, "boot_id": f"boot-{number}", "booted_at": begun}))
-        words = ["-m", "tests.journeys.agent_process", str(self.folder / "agent.toml"), str(clock)]
-        with (self.folder / "log").open("ab") as said:
-            self.process = subprocess.Popen([AGENT_PYTHON, *words], cwd=ROOT, stdout=said, stderr=said)
+        self.process = agent_process.start(self.folder, clock)
         self.until(self.answers)
 
     def join(self, port: int) -> None:

@@ -14,12 +14,12 @@ import trio
 
 from snapshot import canonical
 from store.fsck.check import check
-from tests.citations import ROOT
 from tests.fakes.cluster import CLUSTER_ID, NOW, Cluster
 from tests.fakes.coordinator_server import CoordinatorServer
 from tests.fakes.watched import until_changed
-from tests.journeys.interpreter import AGENT_PYTHON
+from tests.journeys import agent_process
 from tests.journeys.lab import ROUTES, agent_toml, first_documents, put_token
+from tests.world.programs import Process
 from wire.client import Call, ClientError, HttpClient, Reply, UnixConnector
 from wire.endpoint import path
 
@@ -58,11 +58,8 @@ class Victim:
         """What the service read from the files, each time that it was told and was let come to its end."""
         return [canonical.loads(path.read_bytes()) for path in (self.folder / "told").glob("*.json")]
 
-    def start(self) -> "subprocess.Popen[bytes]":
-        file = str(self.folder / "agent.toml")
-        arguments = [AGENT_PYTHON, "-m", "tests.journeys.agent_process", file, str(self.offset)]
-        with (self.folder / "log").open("ab") as log:
-            return subprocess.Popen(arguments, cwd=ROOT, stderr=log, env={**os.environ, "NOTIFY_SOCKET": ""})
+    def start(self) -> Process | subprocess.Popen:
+        return agent_process.start(self.folder, self.offset)
 
     def publish(self) -> None:
         number = self.server.cluster.versions[ROUTES] + 1

@@ -5,10 +5,8 @@ between (docs/keys.md, "Every key but the roots"). Nobody visits the node, and n
 """
 
 import itertools
-import os
 import random
 import signal
-import subprocess
 import time
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field, replace
@@ -19,11 +17,10 @@ import trio
 from holdfast.node.import_order import ESTABLISHING
 from store.base.pending import MOST_SLOTS
 from store.fsck.check import check
-from tests.citations import ROOT
 from tests.fakes.cluster import CLUSTER_ID, DAY, HOUR, NODE_ID, key
 from tests.fakes.storage import StorageServer
 from tests.fakes.thief import HIGHEST, MADE_ANEW, STOLEN, Thief, repair
-from tests.journeys.interpreter import AGENT_PYTHON
+from tests.journeys import agent_process
 from tests.journeys.lab import ROUTES, Lab, agent_toml, lab
 from tests.store.filling import fill_slots
 from wire.client import Call, ClientError, HttpClient, UnixConnector
@@ -186,19 +183,13 @@ def is_repaired(status) -> bool:
     return listed and (status["trust_bundle_version"], head.get("authority_epoch")) == (3, 2)
 
 
-def start(command, log):
-    return subprocess.Popen(command, cwd=ROOT, stderr=log, env={**os.environ, "NOTIFY_SOCKET": ""})
-
-
 @asynccontextmanager
 async def process(at: Scene):
     """The agent as a process, on the same disk; killed with the block."""
     folder = at.lab.folder
     (folder / "agent.toml").write_text(agent_toml(folder, at.server))
     ahead_s = str(at.lab.clock.true - time.time())
-    command = [AGENT_PYTHON, "-m", "tests.journeys.agent_process", folder / "agent.toml", ahead_s, str(MAP_BYTES)]
-    with (folder / "log").open("ab") as log:
-        running = start(command, log)
+    running = agent_process.start(folder, ahead_s, MAP_BYTES)
     try:
         yield running
     finally:

@@ -5,7 +5,6 @@ both ways and over restarts; of a resync only the side that refreshes automatica
 """
 
 import json
-import os
 import socket
 import subprocess
 import time
@@ -15,10 +14,9 @@ from pathlib import Path
 import pytest
 
 from holdfast.client import AgentDown, Client
-from tests.citations import ROOT
 from tests.fakes.cluster import CLUSTER_ID, DAY, NOW, Cluster, listing
 from tests.fakes.ports import held_port
-from tests.journeys.interpreter import AGENT_PYTHON
+from tests.journeys import agent_process
 from tests.world import programs
 from wire.certificate import Certificate, fingerprint, pem_to_der
 
@@ -51,10 +49,7 @@ class HandNode:
     def start(self, offset: float) -> None:
         (self.folder / "run").mkdir(parents=True, exist_ok=True)
         (self.folder / "agent.toml").write_text(self.toml())
-        words = [AGENT_PYTHON, "-m", "tests.journeys.agent_process", str(self.folder / "agent.toml"), str(offset)]
-        with (self.folder / "log").open("ab") as log:
-            env = {**os.environ, "NOTIFY_SOCKET": ""}
-            self.process = subprocess.Popen(words, cwd=ROOT, stderr=log, env=env)
+        self.process = agent_process.start(self.folder, offset)
         self.until(self.speaks_to_others)
 
     def speaks_to_others(self) -> bool:

@@ -30,7 +30,9 @@ PROGRAMS = {
     "holdfast-coordinator": "coordinator.command",
     "holdfast-agent": "agent.command",
 }
-DAEMONS = ("holdfast-coordinator", "holdfast-agent")
+ANOTHER_CLOCK = "agent-by-another-clock"
+MODULES = PROGRAMS | {ANOTHER_CLOCK: "tests.journeys.agent_process"}
+DAEMONS = ("holdfast-coordinator", "holdfast-agent", ANOTHER_CLOCK)
 MOST_BYTES = 1 << 20
 PACKAGES = ("holdfast", "coordinator", "agent")
 LATE = (
@@ -133,7 +135,7 @@ def become(job: dict, descriptors: list[int]) -> None:
     sys.stderr = open(2, "w", buffering=1, errors="backslashreplace", closefd=False)  # noqa: SIM115
     sys.argv = [job["program"], *job["arguments"]]
     # An agent that takes up what its join brought starts itself anew, as it was started.
-    plainly = f"import sys; sys.argv[0] = {job['program']!r}; from {PROGRAMS[job['program']]} import main; main()"
+    plainly = f"import sys; sys.argv[0] = {job['program']!r}; from {MODULES[job['program']]} import main; main()"
     begin = ["-ISE", job["script"]] if job["script"] else ["-c", plainly]
     sys.orig_argv = [sys.executable, *begin, *job["arguments"]]
     sys.modules["__main__"].__package__ = None  # its name is argv's
@@ -181,7 +183,7 @@ def main() -> None:
         found = next_job(listener)
     if found is not None:
         become(*found)
-        end(status_of(importlib.import_module(PROGRAMS[found[0]["program"]]).main))
+        end(status_of(importlib.import_module(MODULES[found[0]["program"]]).main))
 
 
 if __name__ == "__main__":

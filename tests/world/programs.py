@@ -24,7 +24,7 @@ from pathlib import Path
 
 from tests.citations import ROOT
 from tests.world import stand_in
-from tests.world.fork_server import DAEMONS, PROGRAMS
+from tests.world.fork_server import DAEMONS, MODULES, PROGRAMS
 
 RUN_S = 120.0  # on a machine that has other work
 
@@ -101,11 +101,15 @@ def start(
         return _forked(program, arguments, folder, environment, (nothing.fileno(), said.fileno(), said.fileno()))
 
 
-def start_by(python: str, program: str, *arguments: object, folder: Path, log: Path) -> "Process | subprocess.Popen":
-    """By another interpreter than the tests' own, where that is wanted."""
-    if python == sys.executable:
+def start_by(
+    python: str, program: str, *arguments: object, folder: Path, log: Path, plainly: bool = False
+) -> "Process | subprocess.Popen":
+    """By another interpreter than the tests' own, where that is wanted. `plainly`: by one that starts here, and has
+    nothing in memory but what the program needs.
+    """
+    if python == sys.executable and not plainly:
         return start(program, *arguments, folder=folder, log=log)
-    command = [python, "-c", f"from {PROGRAMS[program]} import main; main()", *map(str, arguments)]
+    command = [python, "-c", f"from {MODULES[program]} import main; main()", *map(str, arguments)]
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
     with log.open("ab") as said:
         return subprocess.Popen(command, cwd=folder, env=environment, stdout=said, stderr=said)
