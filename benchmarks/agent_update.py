@@ -1,10 +1,13 @@
 """What an update costs a node: until what was announced is durable, active and told, and until its files are there too.
 
-    python -m benchmarks.agent_update [--runs 9] [--only small one large]
+    python -m benchmarks.agent_update [--runs 9] [--only small one large] [--apart 0.5]
 
 small    1 MiB in 102 sections of 10 KiB, each of them new
 one      one of these 102, as an increment
 large    one of 10,000 sections (10 MiB), as an increment, and how long a status waits meanwhile
+
+Rounds follow each other at once, which is what files cost most: all of them are linked for each. `--apart 61` waits so
+many seconds before each: then a folder of before is over, and is used again (agent/files/former_folders.py).
 
 The files lie in memory, as on a node (/run), where there is a /dev/shm; all else on the temporary directory's disk.
 
@@ -102,9 +105,11 @@ def shown_by(index: Path) -> int | None:
     return None if scope is None else int(scope["config_version"])
 
 
-async def one_round(process: Process, files: Path, kind: Kind, mark: int) -> tuple[float, float, float]:
+async def one_round(
+    process: Process, files: Path, kind: Kind, mark: int, apart_s: float = SETTLED_S
+) -> tuple[float, float, float]:
     """Milliseconds of processor time until it is told, and until all is done; and on the wall until it is told."""
-    await trio.sleep(SETTLED_S)
+    await trio.sleep(apart_s)
     after = generation_of(process)
     kind.publish(mark)
     used, begun = process.used_s(), time.perf_counter()
@@ -130,7 +135,7 @@ def files_in_memory(folder: Path) -> Iterator[Path]:
         yield Path(made)
 
 
-async def measure(folder: Path, name: str, runs: int) -> None:
+async def measure(folder: Path, name: str, runs: int, apart_s: float) -> None:
     async with coordinator(folder) as server:
         kind = Kind(server, name)
         kind.begin()
@@ -140,13 +145,14 @@ async def measure(folder: Path, name: str, runs: int) -> None:
                 await trio.sleep(0.05)
             await files_show(files, server.cluster.versions[ROUTES])
             await trio.sleep(3)
-            await one_round(process, files, kind, 1)
+            for mark in range(2):
+                await one_round(process, files, kind, 1 + mark)
             floor = [floor_of(kind, folder) for _ in range(runs)]
-            rounds = [await one_round(process, files, kind, mark) for mark in range(2, 2 + runs)]
+            rounds = [await one_round(process, files, kind, mark, apart_s) for mark in range(3, 3 + runs)]
             anonymous = process.kib("RssAnon") / 1024
             probe = myself("probe", str(process.socket), "/v1/status")
             await trio.sleep(STARTED_S)
-            for mark in range(2 + runs, 5 + runs):
+            for mark in range(3 + runs, 6 + runs):
                 await one_round(process, files, kind, mark)
             longest, p99, _ = await output_of(probe)
     what = CALLED[name]
@@ -202,10 +208,11 @@ def main(arguments: list[str]) -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--runs", type=int, default=9)
     parser.add_argument("--only", nargs="+", choices=["small", "one", "large"], default=["small", "one", "large"])
+    parser.add_argument("--apart", type=float, default=SETTLED_S, help="seconds")
     chosen = parser.parse_args(arguments)
     for name in chosen.only:
         with tempfile.TemporaryDirectory() as folder:
-            trio.run(measure, Path(folder), name, chosen.runs, strict_exception_groups=True)
+            trio.run(measure, Path(folder), name, chosen.runs, chosen.apart, strict_exception_groups=True)
 
 
 if __name__ == "__main__":

@@ -144,7 +144,7 @@ def is_reference(value: object) -> bool:
 def _suspects(section: Parsed) -> Iterator[tuple[object, str, str]]:
     """What is a secret: the object that holds it, or the string itself; the pointer from there; the detector."""
     forbidden = [name for name in _names_to_look_at(section.names) if is_forbidden_name(name)]
-    for item in section.objects:
+    for item in section.objects if forbidden else ():
         for name in forbidden:
             if name in item and _is_secret(item[name]):
                 yield item, f"/{_escape(name)}", "name"

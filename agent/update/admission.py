@@ -150,7 +150,8 @@ class Admission:
 
     def _verify(self, slot: Pending, holder: VerifierState, asked: AskedDocument, now: float) -> VerifierVerdict:
         """The verifier's verdict, and this node's own on what has passed it: Rejected, OwnRefusalError."""
-        verdict = verify(slot.parts(), holder, kind=asked.kind, now=now, keep=slot.keep)
+        keep = slot.keep if asked.kind == INCREMENT else None  # the results of patches; all else lies in the slot
+        verdict = verify(slot.parts(), holder, kind=asked.kind, now=now, keep=keep)
         if isinstance(verdict, Verified):
             slot.flush()  # so that whoever looks at the candidate finds its sections
             refuse_quarantined(verdict.envelope, verdict.content_hash, self.node.holdings)
