@@ -55,6 +55,9 @@ class DirectoryStore:
         del present  # the bytes themselves are at hand
         return await self._do(self._put, path, payload)
 
+    async def replace(self, path: str, payload: Payload, mark: str) -> str | None:
+        return await self._do(self._replace, path, payload, mark)
+
     async def remove(self, path: str) -> None:
         await self._do(lambda: (self._directory / path).unlink(missing_ok=True))
 
@@ -95,6 +98,11 @@ class DirectoryStore:
         if not _holds(place, payload):
             self._folders[folder].put_pieces(name, payload.read())
         return _mark(place.lstat())
+
+    def _replace(self, path: str, payload: Payload, mark: str) -> str | None:
+        """Nobody else writes there meanwhile (`open`)."""
+        place = self._directory / path
+        return self._put(path, payload) if place.exists() and _mark(place.lstat()) == mark else None
 
     def _sync(self) -> None:
         for folder in self._folders.values():

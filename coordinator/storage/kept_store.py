@@ -26,7 +26,7 @@ from wire.backoff import BackOff
 from wire.logs import log
 
 MOST_REST_S = 300.0
-REPEAT_S = 30.0  # between two rounds while the database is away, each of which lists the store
+REPEAT_S = 30.0  # between two rounds while the database is away
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ Each PUT carries the SHA-256 of its body, signed: a store takes no half of a fil
 import html
 import re
 import ssl
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from email.utils import parsedate_to_datetime
@@ -60,6 +60,8 @@ _FAULTS = {
 }
 _OF_STATUS = {401: StorageFault.DENIED, 403: StorageFault.DENIED, 503: StorageFault.BUSY, 507: StorageFault.FULL}
 _OF_FILE = (400, 411, 413)
+_CHANGED, _NO_CONDITIONS = (409, 412), (400, 403, 501)
+_NONE: Mapping[str, str] = {}
 _OF_BODY = ("content-encoding", "content-length", "content-type", "transfer-encoding")
 _TAG = "<{0}>([^<]*)</{0}>"
 
@@ -106,14 +108,28 @@ class S3Store:
     async def put(self, path: str, payload: Payload, present: str | None) -> str:
         if present == f"{payload.size}:{payload.md5}":
             return present
+        return _mark_of(await self._send(path, payload), payload)
+
+    async def replace(self, path: str, payload: Payload, mark: str) -> str | None:
+        """Looked at right before it is put, on the condition that it is still so. Whoever knows no conditions, or asks
+        for leave to read for them, refuses them or passes over them: there a moment is left, in which another one's
+        file may be written over until the next listing.
+        """
+        if (await self._listed(path)).get(path) != mark:
+            return None
+        condition = {"if-match": f'"{mark.partition(":")[2]}"'}
+        answer = await self._send(path, payload, condition, passes=(*_CHANGED, *_NO_CONDITIONS))
+        if answer.status_code in _NO_CONDITIONS:
+            answer = await self._send(path, payload)
+        return None if answer.status_code in _CHANGED else _mark_of(answer, payload)
+
+    async def _send(
+        self, path: str, payload: Payload, condition: Mapping[str, str] = _NONE, passes: Sequence[int] = ()
+    ) -> httpx.Response:
         cached = "no-cache" if path.partition("/")[0] in _MUTABLE else "max-age=31536000, immutable"
-        headers = {"cache-control": cached, "content-type": "application/octet-stream"}
+        headers = {"cache-control": cached, "content-type": "application/octet-stream", **condition}
         request = self._request("PUT", self._key(path), payload_sha256=payload.sha256, headers=headers)
-        answer = await self._ask(request, payload)
-        etag = answer.headers.get("etag", "").strip('"')
-        if not etag:
-            raise StorageError(StorageFault.BAD_ANSWER, "a PUT was answered without an ETag: is this an S3 store?")
-        return f"{payload.size}:{etag}"
+        return await self._ask(request, payload, passes)
 
     async def remove(self, path: str) -> None:
         await self._ask(self._request("DELETE", self._key(path)))
@@ -122,24 +138,36 @@ class S3Store:
         """Each answer says that it is."""
 
     async def _list(self, folder: str, found: dict[str, str]) -> None:
-        names, token = names_in(folder), ""
+        token = ""
         for _ in range(MOST_PAGES):
-            query = [("list-type", "2"), ("prefix", self._key(f"{folder}/")), ("max-keys", "1000")]
-            answer = await self._ask(
-                self._request("GET", "", query=[*query, *([("continuation-token", token)] if token else [])])
-            )
-            if "<ListBucketResult" not in answer.text:
-                raise StorageError(StorageFault.BAD_ANSWER, "what came is no listing: is this the URL of a bucket?")
-            for entry in _contents(answer.text):
-                name = _member(entry, "Key").rpartition("/")[2]
-                if names.fullmatch(name) and _member(entry, "Key") == self._key(f"{folder}/{name}"):
-                    found[f"{folder}/{name}"] = f"{_member(entry, 'Size')}:{_member(entry, 'ETag').strip(chr(34))}"
+            query = [("prefix", self._key(f"{folder}/")), ("max-keys", "1000")]
+            text = await self._page([*query, *([("continuation-token", token)] if token else [])])
+            found |= self._files_in(text, folder)
             if len(found) > MOST_LISTED:
                 raise StorageError(StorageFault.BAD_ANSWER, f"a listing of more than {MOST_LISTED} files")
-            token = _member(answer.text, "NextContinuationToken")
-            if _member(answer.text, "IsTruncated") != "true" or not token:
+            token = _member(text, "NextContinuationToken")
+            if _member(text, "IsTruncated") != "true" or not token:
                 return
         raise StorageError(StorageFault.BAD_ANSWER, "a listing without an end")
+
+    async def _listed(self, path: str) -> Mapping[str, str]:
+        """One file: whoever may list may ask so, and needs no leave to read."""
+        text = await self._page([("prefix", self._key(path)), ("max-keys", "1")])
+        return self._files_in(text, path.partition("/")[0])
+
+    async def _page(self, query: Sequence[tuple[str, str]]) -> str:
+        answer = await self._ask(self._request("GET", "", query=[("list-type", "2"), *query]))
+        if "<ListBucketResult" not in answer.text:
+            raise StorageError(StorageFault.BAD_ANSWER, "what came is no listing: is this the URL of a bucket?")
+        return answer.text
+
+    def _files_in(self, text: str, folder: str) -> dict[str, str]:
+        found, names = {}, names_in(folder)
+        for entry in _contents(text):
+            name = _member(entry, "Key").rpartition("/")[2]
+            if names.fullmatch(name) and _member(entry, "Key") == self._key(f"{folder}/{name}"):
+                found[f"{folder}/{name}"] = f"{_member(entry, 'Size')}:{_member(entry, 'ETag').strip(chr(34))}"
+        return found
 
     def _key(self, path: str) -> str:
         return f"{self._access.prefix}{path}"
@@ -148,7 +176,10 @@ class S3Store:
         path = f"{self._place.path.rstrip('/')}/{key}"
         return SignedRequest(method, self._place.netloc, path, **given)  # type: ignore[arg-type]
 
-    async def _ask(self, request: SignedRequest, payload: Payload | None = None) -> httpx.Response:
+    async def _ask(
+        self, request: SignedRequest, payload: Payload | None = None, passes: Sequence[int] = ()
+    ) -> httpx.Response:
+        """`passes`: statuses that are no error."""
         headers = authorize(request, self._credentials, self._access.region, self._now())
         size = payload.size if payload is not None else 0
         if payload is not None:
@@ -157,7 +188,7 @@ class S3Store:
         made = httpx.Request(request.method, url, headers=headers, stream=_Sent(payload) if payload else None)
         with trio.move_on_after(REQUEST_S + size / LEAST_RATE):
             answer = await self._answer(made)
-            if answer.is_success:
+            if answer.is_success or answer.status_code in passes:
                 return answer
             raise self._error(answer)
         raise StorageError(StorageFault.TIMED_OUT, f"{self._place.netloc} has not answered in time")
@@ -193,6 +224,13 @@ class S3Store:
         except (ValueError, OverflowError):
             return ""
         return f"(our clock is {self._now() - theirs:+.0f} s from the store's)"
+
+
+def _mark_of(answer: httpx.Response, payload: Payload) -> str:
+    etag = answer.headers.get("etag", "").strip('"')
+    if not etag:
+        raise StorageError(StorageFault.BAD_ANSWER, "a PUT was answered without an ETag: is this an S3 store?")
+    return f"{payload.size}:{etag}"
 
 
 class _Sent(httpx.AsyncByteStream):

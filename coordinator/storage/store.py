@@ -30,6 +30,9 @@ class FileStore(Protocol):
         nothing need be sent.
         """
 
+    async def replace(self, path: str, payload: Payload, mark: str) -> str | None:
+        """In the place of what bears this mark, and its own mark then; None where that lies there no more."""
+
     async def remove(self, path: str) -> None:
         """Gone already is as good."""
 

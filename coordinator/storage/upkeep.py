@@ -134,27 +134,22 @@ class StoreUpkeep:
 
     async def bring_repeated(self, store: FileStore, heads: Sequence[RepeatedHead]) -> int:
         """In the place of those that they repeat, of which all that they announce is there; how many. Nothing is read
-        from the database. What somebody else has written there since is newer, and stays. StorageError.
+        from the database. What somebody else has written there since is newer, and stays: looked at for each file right
+        before it is put, since another coordinator may have the database, and write there meanwhile. StorageError.
         """
-        due = await in_library(self._repeats_to_put, heads)
-        if not due:
-            return 0
-        present, count = await store.listing(), 0
+        due, count = await in_library(self._repeats_to_put, heads), 0
         for path, container in due.items():
             known = self._known[path]
-            if present.get(path) != known.mark:
-                continue
-            try:
-                mark = await store.put(path, payload_of(container), known.mark)
-            except StorageError as error:
-                if not error.is_of_file:
-                    raise
+            mark = await store.replace(path, payload_of(container), known.mark)
+            if mark is None:  # of somebody else, who is further
+                del self._known[path]
                 continue
             self._known[path] = KnownFile(known.snapshot_id, mark)
             self._present[path] = mark
             self._repeated[path] = container
             self.written, count = self.written + 1, count + 1
-        await store.settle()
+        if due:
+            await store.settle()
         return count
 
     def _repeats_to_put(self, heads: Sequence[RepeatedHead]) -> dict[str, bytes]:

@@ -11,13 +11,18 @@ from sqlalchemy import text
 from sqlalchemy.exc import SQLAlchemyError
 
 from coordinator.base.refusal import Code, Refused
+from coordinator.database import documents
 from coordinator.database.database import Database
+from coordinator.database.documents import container_of
 from coordinator.storage import static_tree, upkeep
 from coordinator.storage.directory_store import DirectoryStore
 from coordinator.storage.node_store import open_node
+from coordinator.storage.payload import snapshot_id_of
+from coordinator.storage.published_tree import head_path
 from coordinator.storage.s3_store import S3Store
 from coordinator.storage.shards import Shard
 from coordinator.storage.storage_error import StorageError, StorageFault
+from coordinator.storage.upkeep import KnownFile, RepeatedHead
 from tests.coordinator.publishing import STATE, Press
 from tests.coordinator.stores import Kept, answering, bucket, listed, saying
 from tests.coordinator.test_static_tree import announced, files
@@ -180,6 +185,78 @@ async def test_cut_off_anywhere_every_head_finds_what_it_announces(
             break
     assert is_whole
     assert whole(press, tmp_path / "whole").items() <= in_bucket(s3).items()
+
+
+def head_of(press: Press, node_id: str = "node-a") -> bytes:
+    return container_of(documents.head(press.database, node_id))
+
+
+def repeated(press: Press, words: bytes = b"again") -> list[RepeatedHead]:
+    """Of each node, some bytes in the place of a head that was signed again."""
+    return [RepeatedHead(node_id, head_of(press, node_id), words) for node_id in ("node-a", "node-b")]
+
+
+class Overtaken(S3Store):
+    """When the first file is about to be sent, another coordinator has sent newer ones."""
+
+    others: Kept | None = None
+
+    async def _send(self, path, payload, condition=None, **given):
+        others, Overtaken.others = Overtaken.others, None
+        if others is not None:
+            await others.round()
+        return await super()._send(path, payload, condition or {}, **given)
+
+
+async def test_a_head_that_is_signed_again_takes_the_place_of_no_newer_one(
+    press: Press, s3: S3, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """rules P5: two coordinators, of which one has lost the database; the other one publishes and writes there just
+    before it, or while it does. Where nobody has, both heads are put.
+    """
+    one = Kept(press, bucket(s3.bucket, s3.good, time.time))
+    other = Kept(press, one.open)
+    assert await one.round()
+    async with one.open() as store:
+        assert await one.upkeep.bring_repeated(store, repeated(press)) == 2
+    assert in_bucket(s3)[head_path("node-a")] == in_bucket(s3)[head_path("node-b")] == b"again"
+
+    again = repeated(press, b"once more")
+    press.apply(POLICY)
+    press.publish()
+    monkeypatch.setattr("coordinator.storage.s3_store.S3Store", Overtaken)
+    Overtaken.others = other
+    async with one.open() as store:
+        assert await one.upkeep.bring_repeated(store, again) == 0
+        assert await one.upkeep.bring_repeated(store, again) == 0
+    found = in_bucket(s3)
+    assert all(found[head_path(node_id)] == head_of(press, node_id) for node_id in ("node-a", "node-b"))
+    assert await one.round(), "once the database is there it is known what lies there"
+
+
+@pytest.mark.parametrize(("status", "count"), [("501 Not Implemented", 1), ("403 Forbidden", 1), ("412 No", 0)])
+async def test_a_store_that_knows_no_conditions_is_written_all_the_same(
+    press: Press, tmp_path: Path, status: str, count: int
+) -> None:
+    asked: list[bytes] = []
+
+    def answer(head: bytes) -> bytes:
+        asked.append(head)
+        if head.startswith(b"GET"):
+            key = f"{PREFIX}{head_path('node-a')}"
+            entry = f"<Contents><Key>{key}</Key><Size>5</Size><ETag>e</ETag></Contents>"
+            return listed(f"<ListBucketResult>{entry}</ListBucketResult>")
+        if b"if-match" in head.lower():
+            return saying(status)
+        return saying("200 OK", headers='ETag: "e"\r\n')
+
+    first, credentials = head_of(press), write_credentials(tmp_path / "credentials", "AKIA", "secret")
+    async with answering(answer) as url:
+        kept = Kept(press, bucket(url, credentials, time.time))
+        kept.upkeep._known[head_path("node-a")] = KnownFile(snapshot_id_of(first), "5:e")
+        async with kept.open() as store:
+            assert await kept.upkeep.bring_repeated(store, [RepeatedHead("node-a", first, b"again")]) == count
+    assert [head.split(b" ")[0] for head in asked] == [b"GET", b"PUT", *([b"PUT"] * count)]
 
 
 async def test_a_large_document_is_sent_in_pieces(press: Press, s3: S3, tmp_path: Path) -> None:
