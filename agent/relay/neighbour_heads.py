@@ -90,7 +90,7 @@ class NeighbourHeads:
 
     def _is_spent(self) -> bool:
         """What may be fetched for neighbours alone: what was begun is finished, and paid before the next."""
-        spent = self.relay.fetching.room(trio.current_time()) <= 0
+        spent = self.relay.fetching.is_spent()
         if spent and not self._was_spent:
             log.warning("fetched for neighbours as much as an hour has", setting="[peers] relay_fetch_bytes_per_hour")
         self._was_spent = spent
@@ -132,13 +132,13 @@ class NeighbourHeads:
                     await self.relay.take(Chunks(opening, chunks), said)
                     self.node.counters.add("relay_files_fetched")
 
-        await source.ask(DocumentPlace(file or ""), use, limit=min(most, int(self.relay.fetching.most)))
+        await source.ask(DocumentPlace(file or ""), use, limit=min(most, self.relay.fetching.most))
 
     async def _pieces(self, answer: Streamed) -> AsyncGenerator[bytes, None]:
         """Over for good once it has ended: whoever reads an answer on behind its end waits for one who says nothing.
         What came is counted, whatever becomes of it.
         """
         async for piece in answer.chunks():
-            self.relay.fetching.take(len(piece), trio.current_time())
+            await self.relay.fetching.take(len(piece))
             self.node.counters.add("relay_bytes_fetched", len(piece))
             yield piece

@@ -25,7 +25,7 @@ from pathlib import Path
 
 import trio
 
-from agent.relay.byte_budget import TokenBucket
+from agent.relay.fetch_budget import FetchBudget
 from agent.relay.handing_out import HandingOut
 from agent.sources.peers import Peers
 from agent.state.node import RunningNode
@@ -45,7 +45,6 @@ from store.relay import PIECE_BYTES, RelayedContainer, RelayStore, digest_of
 from wire.logs import log
 from wire.messages import NEIGHBOURS_MAX, RelayCondition
 
-HOUR_S = 3_600.0
 MOST_PARSED = 512  # heads: twice as many as a directory names nodes
 NO_ROOM = "it is more than [peers] relay_bytes lets this node keep for its neighbours"
 
@@ -58,7 +57,7 @@ class Relay:
     store: RelayStore
     peers: Peers
     handing_out: HandingOut = field(init=False)
-    fetching: TokenBucket = field(init=False)
+    fetching: FetchBudget = field(init=False)
     damaged: dict[RelayedContainer, str] = field(default_factory=dict)  # found by whoever read it, and what was wrong
     refetch: set[str] = field(default_factory=set)  # ids of those that were dropped
     _taking: trio.Lock = field(default_factory=trio.Lock)
@@ -69,12 +68,12 @@ class Relay:
     def __post_init__(self) -> None:
         bounds = self.node.settings.peers
         self.handing_out = HandingOut(bounds.relay_bytes_per_second)
-        an_hour = bounds.relay_fetch_bytes_per_hour
-        self.fetching = TokenBucket(an_hour / HOUR_S, an_hour)
+        self.fetching = FetchBudget(self.node, bounds.relay_fetch_bytes_per_hour)
 
     async def load(self) -> None:
-        """What was kept before. StoreError."""
+        """What was kept before, and what was spent for it. StoreError."""
         await self.node.threads.write(self.store.load)
+        await self.fetching.load()
 
     def may_keep(self, said: Envelope) -> bool:
         """Of a neighbour, or shared; of organizations that this node serves; no trust bundle, which has its own way.
@@ -105,8 +104,8 @@ class Relay:
             handed_bytes=self.handing_out.handed,
             bytes_per_second=self.handing_out.per_s,
             waiting=self.handing_out.waiting,
-            fetched_bytes=max(0, int(self.fetching.most - self.fetching.room(trio.current_time()))),
-            fetch_most_bytes=int(self.fetching.most),
+            fetched_bytes=self.fetching.spent,
+            fetch_most_bytes=self.fetching.most,
         )
 
     def news(self) -> RelayCondition | None:

@@ -7,11 +7,11 @@ import pytest
 import trio
 
 from agent.peers.coming import HEADS_APART_S
-from agent.relay.byte_budget import TokenBucket
+from agent.relay.fetch_budget import HOUR_S, ROW, STEPS, FetchBudget
 from agent.relay.handing_out import HandingOut
 from agent.relay.neighbour_heads import HEAD_REST_S
-from agent.relay.relaying import HOUR_S
 from agent.sources.source import document_place, head_place
+from store.base.tables import Name
 from store.relay import RelayBounds, RelayStore, digest_of
 from tests.agent.peer_lab import peer_lab
 from tests.fakes.storage import own_address, serving_files
@@ -295,7 +295,7 @@ async def test_what_is_fetched_for_neighbours_alone_is_bounded_in_an_hour(made, 
             (tree / file[1:]).write_bytes(container.to_bytes())
         relay = bench.outside.relay
         an_hour = len(head.to_bytes()) + len(documents[0].to_bytes()) + 10
-        relay.fetching = TokenBucket(an_hour / HOUR_S, an_hour)
+        relay.fetching = FetchBudget(bench.node, an_hour)
         await bench.outside.neighbour_heads.round()
         fetched = bench.node.counters.of("relay_bytes_fetched")
         assert an_hour < fetched <= an_hour + len(documents[1].to_bytes()), "what was begun is finished"
@@ -304,6 +304,11 @@ async def test_what_is_fetched_for_neighbours_alone_is_bounded_in_an_hour(made, 
         assert (said.fetched_bytes, said.fetch_most_bytes) == (fetched, an_hour)
         await bench.outside.neighbour_heads.round()
         assert bench.node.counters.of("relay_bytes_fetched") == fetched
+        for _ in range(3):  # an agent that ends again and again has no other budget each time
+            relay.fetching = FetchBudget(bench.node, an_hour)
+            await relay.fetching.load()
+            await bench.outside.neighbour_heads.round()
+            assert bench.node.counters.of("relay_bytes_fetched") == fetched
         own = server.snapshot({"routes": {"a": {}}}, ROUTES, **SHARED)
         await follow(made)
         await b.show(made.head("node-b", own, config_version=80))
@@ -313,6 +318,32 @@ async def test_what_is_fetched_for_neighbours_alone_is_bounded_in_an_hour(made, 
         await trio.sleep(1_500)  # within the time of this node's own head
         await bench.outside.neighbour_heads.round()
         assert bench.node.counters.of("relay_bytes_fetched") > fetched
+
+
+async def test_what_was_spent_counts_after_a_restart(made, mock_clock):
+    """Ahead of what is fetched, by a step: whatever ends the agent, no start gives anything back, and an hour does"""
+    node, an_hour = made.bench.node, 640_000
+    step, health = an_hour // STEPS, node.store.table(Name.HEALTH)
+    budget, writes = FetchBudget(node, an_hour), 0
+    await budget.load()
+    for _ in range(100):
+        before = health.get(ROW)
+        await budget.take(1_000)
+        writes += health.get(ROW) != before
+        again = FetchBudget(node, an_hour)
+        await again.load()
+        assert budget.spent <= again.spent <= budget.spent + step + 1
+    assert budget.spent == 100_000 and 8 <= writes <= 12
+    await budget.take(an_hour)
+    again = FetchBudget(node, an_hour)
+    await again.load()
+    assert again.is_spent() and budget.is_spent()
+    for planted in ({"spent": -5, "at": 0}, {"spent": "all"}, 7, {"spent": 2**60, "at": 2**60}):
+        health.put(ROW, planted)
+        await again.load()
+        assert 0 <= again.spent <= 2 * an_hour
+    mock_clock.jump(3 * HOUR_S)
+    assert not again.is_spent() and again.spent == 0
 
 
 async def test_what_is_handed_out_has_its_pace_whatever_it_is_asked_as(made, mock_clock):
