@@ -26,88 +26,37 @@ Rejected:
 """
 
 import random
-from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
-from contextlib import aclosing
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from math import ceil
 
 import trio
 
 from agent.base.byte_source import Chunks, opening_of
 from agent.state.node import RunningNode
+from agent.storage.copy_state import MOST_REFUSED, RoundFailures, SourceFault, SourceState
 from agent.storage.judging import judge_file, judge_place
 from agent.storage.leftovers import find_leftovers, find_missed
 from agent.storage.replication import ReplicationSource
+from agent.storage.store_reader import CopyPace, StoreReader
 from agent.storage.taking import FileTaking, OlderFileError
 from snapshot.reasons import Rejected
 from store.base.errors import StoreError
-from store.published_files import FOLDERS, is_path, is_versioned
-from wire.backoff import BackOff, spread
+from store.published_files import FOLDERS, is_versioned
+from wire.backoff import spread
 from wire.certificate import BadCertificateError
-from wire.client import Call, ClientError, ClientFault, Deadlines, HttpClient, HttpsConnector, Streamed
+from wire.client import ClientError, Deadlines, HttpClient, HttpsConnector
 from wire.endpoint import BadEndpointError, Endpoint
-from wire.endpoint import path as target_of
 from wire.local.node_status import ReplicatedStore
 from wire.logs import log
-from wire.messages import BadMessageError
-from wire.peers.storage_messages import FileListing
 from wire.tls_contexts import EmptyTrustError, TlsIdentity
 
 EVERY_S, SHARE = 60.0, 0.2
 QUIET_S = 1_200.0  # twice as long as it takes by default until a coordinator lists a store again
 LISTING_S, ROUND_S = 120.0, 900.0
 GRACE_S = 3_600.0
-REFUSED_REST_S, MOST_RESTING, MOST_REFUSED = 3_600.0, 65_536, 32
-FAILED_REST_S = 900.0
+REFUSED_REST_S, MOST_RESTING = 3_600.0, 65_536
 PATIENCE = Deadlines(connect_s=10, first_byte_s=30, silence_s=30)
 GONE = 404
-_AWAY = {ClientFault.CONNECT_FAILED, ClientFault.TLS_FAILED, ClientFault.UNKNOWN_CA, ClientFault.PEER_PIN_MISMATCH}
-_BUSY = {429, 503}
-
-
-class SourceFault(Exception):
-    """It answers what no store of ours does, or gives too much that is refused."""
-
-
-@dataclass
-class _SourceState:
-    """`fetch_at`: from when on it is fetched from again, where this node's own disk has refused what came. `worked_at`:
-    when it has listed what it has. `lacking`, `copied`, `refused`: files. `ungiven`: those that it lists and did not
-    give, and until when they are not asked for.
-    """
-
-    back_off: BackOff
-    own_back_off: BackOff
-    not_before: float = 0.0
-    fetch_at: float = 0.0
-    fault: str = ""
-    worked_at: float | None = None
-    lacking: int = 0
-    copied: int = 0
-    refused: int = 0
-    ungiven: dict[str, float] = field(default_factory=dict)
-
-
-@dataclass
-class _Failures:
-    """Of one round: what a source lists and did not give. `first`: why."""
-
-    state: _SourceState
-    first: ClientError | None = None
-    count: int = 0
-    in_a_row: int = 0
-
-    def note(self, path: str, error: ClientError) -> None:
-        """Raised where it is the source's own fault, and not one of a file."""
-        if error.reason in _AWAY or error.status in _BUSY:
-            raise error
-        self.state.ungiven[path] = trio.current_time() + FAILED_REST_S
-        self.first = self.first or error
-        self.count += 1
-        self.in_a_row += 1
-        if self.in_a_row > 1 or self.count >= MOST_REFUSED:
-            raise error
-        log.info("not given", file=path, reason=str(error))
 
 
 @dataclass
@@ -119,11 +68,14 @@ class Replicating:
     identity: Callable[[], TlsIdentity]
     brought_at: Callable[[], float]
     uniform: Callable[[float, float], float] = random.uniform
-    _states: dict[str, _SourceState] = field(default_factory=dict)
+    _states: dict[str, SourceState] = field(default_factory=dict)
     _rests: dict[tuple[str, str], float] = field(default_factory=dict)  # path and hash: until when
     _missed: dict[str, float] = field(default_factory=dict)  # since when no source lists it
     _sound: dict[str, str] = field(default_factory=dict)  # what was judged again, by its hash
-    _free_at: float = 0.0
+    _pace: CopyPace = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._pace = CopyPace(self.node.settings.storage.copy_bytes_per_s)
 
     async def run(self) -> None:
         """Until cancelled, once what lies here is known."""
@@ -155,77 +107,61 @@ class Replicating:
 
     def describe_sources(self) -> tuple[bool, tuple[ReplicatedStore, ...]]:
         """For the node's status: whether none is asked, since a coordinator brings everything; and each of them."""
-        return self._is_brought(), tuple(self._describe(source) for source in self.taking.terms.now().sources)
-
-    def _describe(self, source: ReplicationSource) -> ReplicatedStore:
-        now, state = trio.current_time(), self._states.get(source.endpoint_id) or self._new_state()
-        return ReplicatedStore(
-            source.endpoint_id,
-            source.url,
-            state.fault,
-            max(state.back_off.failures, state.own_back_off.failures),
-            ceil(max(0.0, state.not_before - now, state.fetch_at - now)),
-            None if state.worked_at is None else int(now - state.worked_at),
-            state.lacking,
-            state.copied,
-            state.refused,
+        return self._is_brought(), tuple(
+            self._state_of(source).describe(source) for source in self.taking.terms.now().sources
         )
 
-    def _new_state(self) -> _SourceState:
-        return _SourceState(BackOff(self.uniform), BackOff(self.uniform))
+    def _state_of(self, source: ReplicationSource) -> SourceState:
+        return self._states.setdefault(source.endpoint_id, SourceState.begin(self.uniform))
 
     async def _ask(self, source: ReplicationSource) -> Mapping[str, str] | None:
         """What it lists; None where it did not answer as a store, or rests."""
-        state = self._states.setdefault(source.endpoint_id, self._new_state())
+        state = self._state_of(source)
         if trio.current_time() < state.not_before:
             return None
         try:
             listing = await self._copy(source, state)
         except (ClientError, SourceFault, StoreError, OSError, EmptyTrustError, BadCertificateError) as error:
-            _note_fault(source, state, error)
+            state.note_fault(source, error)
             again_s = error.retry_after_s if isinstance(error, ClientError) else None
             state.not_before = trio.current_time() + state.back_off.note_failure(again_s)
             return None
         state.back_off.note_success()
         return listing
 
-    async def _copy(self, source: ReplicationSource, state: _SourceState) -> Mapping[str, str]:
+    async def _copy(self, source: ReplicationSource, state: SourceState) -> Mapping[str, str]:
         try:
             endpoint = Endpoint.parse(source.url)
         except BadEndpointError as error:
             raise SourceFault(f"{source.url}: {error}") from error
         connector = await self.node.threads.read(HttpsConnector.to_node, source.certificates, self.identity())
         client = HttpClient(connector, PATIENCE)
+        reader = StoreReader(client, endpoint, self.node.threads, self._pace)
         try:
             listing = None
             with trio.move_on_after(LISTING_S):
-                listing = await self._list(client, endpoint)
+                listing = await reader.list(self.taking.kept.most_files)
             if listing is None:
                 raise SourceFault(f"its listing has not ended after {LISTING_S:.0f} s")
             state.worked_at = trio.current_time()
             if trio.current_time() >= state.fetch_at:
-                await self._bring_what_fits(client, endpoint, listing, source, state)
+                await self._bring_what_fits(reader, listing, source, state)
             return listing
         finally:
             with trio.CancelScope(shield=True), trio.move_on_after(1):
                 await client.aclose()
 
     async def _bring_what_fits(
-        self,
-        client: HttpClient[Endpoint],
-        endpoint: Endpoint,
-        listing: Mapping[str, str],
-        source: ReplicationSource,
-        state: _SourceState,
+        self, reader: StoreReader, listing: Mapping[str, str], source: ReplicationSource, state: SourceState
     ) -> None:
         """What this node's own disk refuses keeps no listing from being heard: by that what is not needed goes, and so
         there is room again.
         """
         try:
             with trio.move_on_after(ROUND_S):
-                await self._bring_all(client, endpoint, listing, state)
+                await self._bring_all(reader, listing, state)
         except StoreError as error:
-            _note_fault(source, state, error)
+            state.note_fault(source, error)
             state.fetch_at = trio.current_time() + state.own_back_off.note_failure()
             return
         if state.fault:
@@ -233,28 +169,8 @@ class Replicating:
         state.own_back_off.note_success()
         state.fault = ""
 
-    async def _list(self, client: HttpClient[Endpoint], endpoint: Endpoint) -> dict[str, str]:
-        found: dict[str, str] = {}
-        last = ""
-        while len(found) <= self.taking.kept.most_files:
-            target = target_of("v1", "files", **({"after": last} if last else {}))
-            answer = await client.fetch(endpoint, Call("GET", target, limit=FileListing.MOST_BYTES))
-            try:
-                page = await self.node.threads.read(FileListing.read, answer.body)
-            except BadMessageError as error:
-                raise SourceFault(f"is it a storage node? {error}") from error
-            if not all(name > last and is_path(name) for name in page.files):
-                raise SourceFault("it lists what is no file of ours, or the same again")
-            found |= page.files
-            if not page.is_more or not page.files:
-                return found
-            last = max(page.files)
-        raise SourceFault(f"it lists more than {self.taking.kept.most_files} files")
-
-    async def _bring_all(
-        self, client: HttpClient[Endpoint], endpoint: Endpoint, listing: Mapping[str, str], state: _SourceState
-    ) -> None:
-        refused, failures = 0, _Failures(state)
+    async def _bring_all(self, reader: StoreReader, listing: Mapping[str, str], state: SourceState) -> None:
+        refused, failures = 0, RoundFailures(state)
         state.ungiven = {path: until for path, until in state.ungiven.items() if until > trio.current_time()}
         lacking, state.lacking = await self.node.threads.read(self._lacking, listing)
         for path in lacking:
@@ -264,7 +180,7 @@ class Replicating:
             if len(self._rests) >= MOST_RESTING:
                 raise SourceFault("there is no end of what it lists and this node may not keep")
             try:
-                await self._bring(client, endpoint, path)
+                await self._bring(reader, path)
                 state.copied += 1
                 state.lacking -= is_new
                 failures.in_a_row = 0
@@ -278,7 +194,7 @@ class Replicating:
                 state.refused += 1
                 self._rests[what] = trio.current_time() + REFUSED_REST_S
                 self.node.counters.add("storage_copies_refused")
-                log.info("not copied", source=str(endpoint), file=path, reason=str(error))
+                log.info("not copied", source=str(reader.endpoint), file=path, reason=str(error))
                 if refused >= MOST_REFUSED:
                     raise SourceFault(f"{refused} of its files were refused") from error
         if failures.first is not None:
@@ -310,22 +226,13 @@ class Replicating:
         self._sound[path] = ours.sha256
         return False
 
-    async def _bring(self, client: HttpClient[Endpoint], endpoint: Endpoint, path: str) -> None:
-        call = Call("GET", f"/{path}", limit=self.taking.kept.most_bytes)
-        async with client.stream(endpoint, call) as answer, aclosing(self._pieces_of(answer)) as chunks:
+    async def _bring(self, reader: StoreReader, path: str) -> None:
+        async with reader.open(path, self.taking.kept.most_bytes) as chunks:
             opening = await opening_of(chunks)
             holder, shards = self.node.holder(), self.taking.terms.now().shards
             await self.node.threads.verify(judge_place, path, opening, holder, shards)
             await self.taking.take(path, Chunks(opening, chunks))
         self.node.counters.add("storage_files_copied")
-
-    async def _pieces_of(self, answer: Streamed) -> AsyncGenerator[bytes, None]:
-        """No faster than is configured, over all files."""
-        rate = self.node.settings.storage.copy_bytes_per_s
-        async for piece in answer.chunks():
-            yield piece
-            self._free_at = max(self._free_at, trio.current_time()) + len(piece) / rate
-            await trio.sleep_until(self._free_at)
 
     async def _let_go(self, listings: Sequence[Mapping[str, str]]) -> None:
         """After the grace; what is still needed stays, and is asked about again later. A coordinator that has come
@@ -343,9 +250,3 @@ class Replicating:
             await self.taking.remove(path)
             self._missed.pop(path, None)
             self.node.counters.add("storage_files_let_go")
-
-
-def _note_fault(source: ReplicationSource, state: _SourceState, error: Exception) -> None:
-    if state.fault != str(error):
-        log.warning("a store is not copied", storage=source.endpoint_id, reason=str(error))
-    state.fault = str(error)

@@ -10,7 +10,8 @@ import pytest
 import trio
 
 from agent.storage import replicating
-from agent.storage.replicating import EVERY_S, FAILED_REST_S, GRACE_S, MOST_REFUSED, QUIET_S, REFUSED_REST_S
+from agent.storage.copy_state import FAILED_REST_S, MOST_REFUSED
+from agent.storage.replicating import EVERY_S, GRACE_S, QUIET_S, REFUSED_REST_S
 from snapshot.identifiers import format_time
 from store.relay import digest_of
 from tests.agent.test_storage_listener import StorageLab, document_path, head_path, storage_lab
