@@ -8,7 +8,8 @@ thread. Others may look one of `files` up meanwhile; who goes through all of the
 fleet has, so what a file costs does not depend on how many lie here.
 
 What a head or a recovery was that is taken away is remembered, beside the folders in `removed`, until its own time is
-over: else whoever may take one away could put an older one in its place.
+over: else whoever may take one away could put an older one in its place. And of each document where it stands, since an
+increment is named by the one that it leads to.
 """
 
 import hashlib
@@ -20,7 +21,7 @@ from pathlib import Path
 
 from snapshot import envelope as envelopes
 from snapshot.container import ChunkParts
-from snapshot.envelope import RECOVERY
+from snapshot.envelope import RECOVERY, SHARED, SNAPSHOT, Envelope
 from snapshot.identifiers import HEAD
 from snapshot.limits import Limits
 from snapshot.reasons import Rejected
@@ -30,6 +31,7 @@ from store.base.errors import StoreError, StoreFault
 FOLDERS = ("trust", "documents", "increments", "recoveries", "heads")
 VERSIONED = ("recoveries", "heads")  # whose names stay, while what lies under them goes forward
 REMOVED = "removed"
+_READ = {"documents": SNAPSHOT, "recoveries": RECOVERY, "heads": HEAD}  # of these it is remembered what they say
 PIECE_BYTES = 256 << 10
 Version = tuple[int, int]
 NO_VERSION: Version = (0, 0)
@@ -41,12 +43,15 @@ _OPENING_BYTES = 128 << 10
 
 @dataclass(frozen=True)
 class PublishedFile:
-    """`version`, `ends_at`: of a head and a recovery, so that none goes back, and none goes before its time."""
+    """`version`, `ends_at`: of a head and a recovery, so that none goes back, and none goes before its time. `place`:
+    of a document, where it stands among the versions of its scope.
+    """
 
     sha256: str
     size: int
     version: Version = NO_VERSION
     ends_at: float = 0
+    place: int = 0
 
 
 class PublishedFiles:
@@ -60,6 +65,7 @@ class PublishedFiles:
         self._limits = limits
         self._files: dict[str, PublishedFile] = {}
         self._gone: dict[str, PublishedFile] = {}  # of what was taken away: path -> what it was
+        self._places: dict[int, str] = {}  # of documents: place -> path
         self.used_bytes = 0
 
     @property
@@ -79,6 +85,17 @@ class PublishedFiles:
     def place(self, path: str) -> Path:
         return self._folder / path
 
+    def targets_of(self, increment: Envelope) -> Iterator[Envelope]:
+        """Of the documents here, those that an increment leads to. On a reading thread. StoreError."""
+        version = (increment.authority_epoch, increment.next_config_version or 0)
+        for subject in {increment.subject_node_id, SHARED}:
+            path = self._places.get(_place(subject, increment.scope, version, increment.next_content_hash or ""))
+            said = None if path is None else self._read_envelope("documents", self.place(path))
+            if said is not None and (said.scope, said.version, said.content_hash) == (
+                *(increment.scope, version, increment.next_content_hash),
+            ):
+                yield said
+
     def load(self) -> None:
         """StoreError. What was cut off by a crash is a temporary file, and goes with the others at the start."""
         try:
@@ -86,6 +103,7 @@ class PublishedFiles:
                 if not (self._folder / name).is_dir():
                     self._disk.make_directory(self._folder / name)
             self._files = dict(self._read_folders())
+            self._places = {file.place: path for path, file in self._files.items() if file.place}
             self.used_bytes = sum(file.size for file in self._files.values())
             self._gone = dict(self._read_gone())
         except OSError as error:
@@ -121,6 +139,10 @@ class PublishedFiles:
 
     def _replace(self, path: str, file: PublishedFile | None) -> None:
         before = self._files.get(path)
+        if before is not None and self._places.get(before.place) == path:
+            del self._places[before.place]
+        if file is not None and file.place:
+            self._places[file.place] = path
         self.used_bytes += (file.size if file is not None else 0) - (before.size if before is not None else 0)
         if file is not None:
             self._files[path] = file
@@ -147,16 +169,20 @@ class PublishedFiles:
                     digest = hashlib.file_digest(file, "sha256").hexdigest()
                 yield path, PublishedFile(digest, found.stat().st_size, *self._times(folder, found))
 
-    def _times(self, folder: str, found: Path) -> tuple[Version, float]:
-        if folder not in VERSIONED:
-            return NO_VERSION, 0
-        with found.open("rb") as file:
-            try:
+    def _times(self, folder: str, found: Path) -> tuple[Version, float, int]:
+        said = self._read_envelope(folder, found) if folder in _READ else None
+        if said is None:
+            return NO_VERSION, 0, 0
+        return (NO_VERSION, 0, place_of(said)) if folder == "documents" else (said.version, said.expires_at, 0)
+
+    def _read_envelope(self, folder: str, found: Path) -> Envelope | None:
+        """None of one that is damaged, or gone meanwhile."""
+        try:
+            with found.open("rb") as file:
                 opening = ChunkParts([file.read(_OPENING_BYTES)], self._limits).opening()
-                said = envelopes.parse(opening.envelope, HEAD if folder == "heads" else RECOVERY, self._limits)
-            except Rejected:
-                return NO_VERSION, 0
-        return said.version, said.expires_at
+            return envelopes.parse(opening.envelope, _READ[folder], self._limits)
+        except (Rejected, FileNotFoundError):
+            return None
 
     def _remember(self, path: str, file: PublishedFile) -> None:
         """One line more, durable before the file goes, or none of it; none where as much is remembered already."""
@@ -197,6 +223,17 @@ class PublishedFiles:
 
 def _line_of(path: str, file: PublishedFile) -> bytes:
     return f"{path} {file.version[0]} {file.version[1]} {int(file.ends_at)}\n".encode()
+
+
+def place_of(document: Envelope) -> int:
+    return _place(document.subject_node_id, document.scope, document.version, document.content_hash)
+
+
+def _place(subject: str, scope: str, version: Version, content_hash: str) -> int:
+    """A number in place of the four: of each document of a fleet it is remembered. Two that share one by chance are
+    told apart by what they say.
+    """
+    return hash((subject, scope, version, content_hash))
 
 
 def is_versioned(path: str) -> bool:

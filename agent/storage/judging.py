@@ -6,7 +6,8 @@ node has. A recovery is judged whole. A trust bundle that is newer than this nod
 node believes; one that it has followed has to be the one that it followed, byte for byte but for who signed it. Those
 from before its time are kept by their form alone: the keys that signed them may be gone.
 
-Each has to be of this node's shard, and to bear the name that follows from what it says of itself.
+Each has to be of this node's shard, and to bear the name that follows from what it says of itself; an increment, from
+the document that it leads to, which has to lie here before it.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -28,10 +29,17 @@ from store.relay import digest_of
 KINDS = {"trust": SNAPSHOT, "documents": SNAPSHOT, "increments": INCREMENT, "recoveries": RECOVERY, "heads": HEAD}
 FollowedBundle = Callable[[int], bytes | None]
 """The trust bundle of a version as this node has followed it, or nothing."""
+Targets = Callable[[Envelope], Iterable[Envelope]]
+"""Of the documents that lie here, those that an increment leads to."""
 
 
 def document_path(snapshot_id: str) -> str:
     return f"documents/{digest_of(snapshot_id)}.hfs"
+
+
+def increment_path(target_id: str, base: int) -> str:
+    named_by = f"{target_id}\n{base}"
+    return f"increments/{digest_of(named_by)}.hfs"
 
 
 def judge_place(path: str, opening: bytes, holder: VerifierState, shards: Sequence[StorageShard]) -> Envelope:
@@ -46,6 +54,7 @@ def judge_file(
     shards: Sequence[StorageShard],
     now: float,
     followed: FollowedBundle,
+    targets: Targets,
 ) -> Envelope:
     """Rejected. On a verifying thread."""
     folder = path.partition("/")[0]
@@ -63,6 +72,7 @@ def judge_file(
                 8, Reason.VERSION_CONFLICT, expected=expected, found=f"another one of version {said.config_version}"
             )
     elif kind == INCREMENT:
+        _check_target(path, said, targets)
         _judge_increment(file, addressee, now)
     else:
         verify(ChunkParts(_pieces(file), holder.limits), addressee, kind=kind, now=now)
@@ -102,7 +112,7 @@ def _check_place(path: str, said: Envelope, holder: VerifierState, shards: Seque
 
 
 def _is_its_name(path: str, said: Envelope) -> bool:
-    """An increment is named by what it leads to, which it does not know."""
+    """An increment is named by what it leads to, which it does not know (`_check_target`)."""
     folder, _, name = path.partition("/")
     names = {
         "trust": str(said.config_version),
@@ -111,6 +121,14 @@ def _is_its_name(path: str, said: Envelope) -> bool:
         "heads": digest_of(said.subject_node_id),
     }
     return folder not in names or name == f"{names[folder]}.hfs"
+
+
+def _check_target(path: str, said: Envelope, targets: Targets) -> None:
+    """Else one that is good could lie here under any number of names, until there is no room for anything else."""
+    names = {increment_path(target.snapshot_id, said.base_config_version or 0) for target in targets(said)}
+    if path not in names:
+        expected = "an increment that leads to a document here, and is named after it"
+        raise Rejected(3, Reason.WRONG_NODE, expected=expected, found=path)
 
 
 def _opening(file: Path, holder: VerifierState) -> Opening:

@@ -28,6 +28,7 @@ Rejected:
 import random
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 
 import trio
 
@@ -218,9 +219,8 @@ class Replicating:
             return False
         try:
             file, terms = self.taking.kept.place(path), self.taking.terms.now()
-            await self.node.threads.verify(
-                judge_file, path, file, self.node.holder(), terms.shards, self.node.now(), self.taking.followed
-            )
+            judge = partial(judge_file, followed=self.taking.followed, targets=self.taking.kept.targets_of)
+            await self.node.threads.verify(judge, path, file, self.node.holder(), terms.shards, self.node.now())
         except (Rejected, OSError):
             return True
         self._sound[path] = ours.sha256

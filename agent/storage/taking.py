@@ -18,7 +18,7 @@ from agent.state.node import RunningNode
 from agent.storage.judging import FollowedBundle, judge_file
 from agent.storage.storage_terms import SignedTerms
 from store.base.disk import refusal
-from store.published_files import PIECE_BYTES, PublishedFile, PublishedFiles, is_versioned
+from store.published_files import PIECE_BYTES, PublishedFile, PublishedFiles, is_versioned, place_of
 
 
 class OlderFileError(Exception):
@@ -48,10 +48,11 @@ class FileTaking:
             sha256, size = await self._write(file, chunks, path)
             shards, holder = self.terms.now().shards, self.node.holder()
             said = await self.node.threads.verify(
-                judge_file, path, file, holder, shards, self.node.now(), self.followed
+                judge_file, path, file, holder, shards, self.node.now(), self.followed, self.kept.targets_of
             )
             version, ends_at = (said.version, said.expires_at) if is_versioned(path) else ((0, 0), 0)
-            taken = PublishedFile(sha256, size, version, ends_at)
+            place = place_of(said) if path.startswith("documents/") else 0
+            taken = PublishedFile(sha256, size, version, ends_at, place)
             async with self._placing:
                 if self.kept.highest(path, self.node.now()) > version:
                     raise OlderFileError(path)

@@ -5,7 +5,7 @@ whatever ends a round, anywhere, the next one goes on from what it finds. What l
 put or compared by this process; from time to time, and at the first round, the store is listed, and a file that is
 gone, or that somebody has changed, is put again. So a store that was emptied, exchanged or damaged mends itself.
 
-Order, as for a directory (static_tree.py): documents, bundles, increments and recoveries, then the heads that announce
+Order, as for a directory (static_tree.py): documents, bundles and recoveries, then increments, then heads that announce
 them; a head of which something could not be put waits. What is announced no more goes once it was so for a while
 (REMOVAL_S): a node that has just read the head before still finds what that lists. A store that is full lets it go
 though something is lacking: else there would never be room for that.
@@ -29,7 +29,7 @@ from coordinator.base.refusal import Refused
 from coordinator.base.threads import in_library
 from coordinator.database.database import Database
 from coordinator.storage.payload import payload_of, read_payload, snapshot_id_of
-from coordinator.storage.published_tree import HEADS, head_path
+from coordinator.storage.published_tree import HEADS, INCREMENTS, head_path
 from coordinator.storage.storage_error import StorageError, StorageFault
 from coordinator.storage.store import FileStore
 
@@ -119,7 +119,8 @@ class StoreUpkeep:
             await self._list(store)
         self.refused = {}
         try:
-            await self._put(store, await in_library(self._lacking_but_heads, wanted), wanted)
+            await self._put(store, await in_library(self._lacking_first, wanted), wanted)
+            await self._put(store, await in_library(self._increments_to_put, wanted), wanted)
             await store.settle()
             await self._put(store, await in_library(self._heads_to_put, wanted), wanted)
             await store.settle()
@@ -164,8 +165,12 @@ class StoreUpkeep:
                 found[path] = head.container
         return found
 
-    def _lacking_but_heads(self, wanted: WantedFiles) -> list[str]:
-        return [path for path in self.lacking(wanted) if not is_head(path)]
+    def _lacking_first(self, wanted: WantedFiles) -> list[str]:
+        return [path for path in self.lacking(wanted) if not is_head(path) and not _is_increment(path)]
+
+    def _increments_to_put(self, wanted: WantedFiles) -> list[str]:
+        """A storage node knows them by the documents that they lead to."""
+        return list(filter(_is_increment, self.lacking(wanted)))
 
     def _heads_to_put(self, wanted: WantedFiles) -> list[str]:
         """Those of which all that they announce is there."""
@@ -245,6 +250,10 @@ class StoreUpkeep:
 
 def is_head(path: str) -> bool:
     return path.startswith(f"{HEADS}/")
+
+
+def _is_increment(path: str) -> bool:
+    return path.startswith(f"{INCREMENTS}/")
 
 
 def _heads_first(paths: Sequence[str]) -> Iterator[str]:

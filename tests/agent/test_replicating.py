@@ -13,8 +13,14 @@ from agent.storage import replicating
 from agent.storage.copy_state import FAILED_REST_S, MOST_REFUSED
 from agent.storage.replicating import EVERY_S, GRACE_S, QUIET_S, REFUSED_REST_S
 from snapshot.identifiers import format_time
-from store.relay import digest_of
-from tests.agent.test_storage_listener import StorageLab, document_path, head_path, storage_lab
+from tests.agent.test_storage_listener import (
+    StorageLab,
+    document_path,
+    head_path,
+    increment_path,
+    leading,
+    storage_lab,
+)
 from tests.fakes.cluster import HOUR
 from tests.fakes.copied_store import CopiedStore
 from wire.backoff import CAP_S
@@ -50,14 +56,12 @@ def published(made: StorageLab, node_id: str = "node-b", version: int = 7) -> di
     """A bundle, a document, an increment and a head of one node."""
     cluster, times = made.bench.server.cluster, made.bench.server.times()
     ends_at = int(made.bench.node.now()) + 24 * HOUR
-    document = made.made.document("route_policy", node_id, {"routes": {"north": {}}})
-    increment = cluster.increment(
-        sets={"routes": {"south": {}}}, **times, subject_node_id=node_id, roles=["core_mesh"], organization_ids=["acme"]
-    )
+    made.made.document("route_policy", node_id, {"routes": {"north": {}}})
+    increment, document = leading(cluster, **times, subject_node_id=node_id)
     return {
         "trust/1.hfs": cluster.first_bundle.to_bytes(),
         document_path(document): document.to_bytes(),
-        f"increments/{digest_of(node_id)}.hfs": increment.to_bytes(),
+        increment_path(increment, document): increment.to_bytes(),
         head_path(node_id): made.made.head(node_id, document, config_version=version, expires_at=ends_at).to_bytes(),
     }
 

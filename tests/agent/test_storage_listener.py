@@ -117,6 +117,19 @@ def document_path(document) -> str:
     return f"documents/{digest_of(document.envelope.snapshot_id)}.hfs"
 
 
+def leading(cluster, **members: object):
+    """An increment of a node's routes, and the document that it leads to."""
+    given = {"roles": ["core_mesh"], "organization_ids": ["acme"]} | members
+    increment = cluster.increment(sets={"routes": {"south": {}}}, **given)
+    version, state = increment.envelope.next_config_version, cluster.states["route_policy"]
+    return increment, cluster.snapshot(dict(state.sections), config_version=version, **given)
+
+
+def increment_path(increment, target) -> str:
+    named_by = f"{target.envelope.snapshot_id}\n{increment.envelope.base_config_version}"
+    return f"increments/{digest_of(named_by)}.hfs"
+
+
 def head_path(node_id: str) -> str:
     return f"heads/{digest_of(node_id)}.hfs"
 
@@ -190,15 +203,35 @@ async def test_what_nobody_has_signed_so_is_refused_and_the_next_is_kept(made, m
 
 async def test_an_increment_is_what_was_signed_to_its_last_byte(made, mock_clock):
     """threats D-46: what it makes of a state only its node can say; all that comes with it was signed"""
-    made_for = {"subject_node_id": "node-b", "roles": ["core_mesh"], "organization_ids": ["acme"]}
     cluster, times = made.bench.server.cluster, made.bench.server.times()
-    good = cluster.increment(sets={"routes": {"south": {}}}, **times, **made_for).to_bytes()
-    path = f"increments/{'a' * 64}.hfs"
+    increment, target = leading(cluster, **times, subject_node_id="node-b")
+    good, path = increment.to_bytes(), increment_path(increment, target)
+    assert await made.put(document_path(target), target.to_bytes()) is True
     for bad in (good + b"x" * 300_000, good[:-3], good[:-2] + b"zz"):
         status, _ = await made.put(path, bad)
         assert status == 422
-    assert not made.kept.files
+    assert list(made.kept.files) == [document_path(target)]
     assert await made.put(path, good) is True and await made.get(path) == good
+
+
+async def test_an_increment_lies_under_the_name_that_its_target_gives_it(made, mock_clock):
+    """rules S20: of a document that lies here, also after a start; under any other name it would fill the disk"""
+    cluster, times = made.bench.server.cluster, made.bench.server.times()
+    increment, target = leading(cluster, **times, subject_node_id="node-b")
+    other = made.made.document("route_policy", "node-b", {"routes": {"other": {}}})
+    good, path = increment.to_bytes(), increment_path(increment, target)
+    assert await made.put(path, good) == (422, "wrong_node"), "what it leads to is not here"
+    for document in (target, other):
+        assert await made.put(document_path(document), document.to_bytes()) is True
+    for wrong in (f"increments/{'a' * 64}.hfs", increment_path(increment, other), document_path(target)):
+        status, _ = await made.put(wrong, good)
+        assert status == 422
+    assert set(made.kept.files) == {document_path(target), document_path(other)}
+    await made.bench.node.threads.read(made.kept.load)
+    assert await made.put(path, good) is True
+    for each in (path, document_path(target)):
+        await made.writer.fetch(made.to, Call("DELETE", f"/{each}"))
+    assert await made.put(path, good) == (422, "wrong_node")
 
 
 async def test_who_brings_a_file_slowly_holds_up_nobody(made, mock_clock):
