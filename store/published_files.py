@@ -15,6 +15,7 @@ increment is named by the one that it leads to.
 import hashlib
 import os
 import re
+from bisect import bisect_left, bisect_right, insort
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -66,6 +67,7 @@ class PublishedFiles:
         self._files: dict[str, PublishedFile] = {}
         self._gone: dict[str, PublishedFile] = {}  # of what was taken away: path -> what it was
         self._places: dict[int, str] = {}  # of documents: place -> path
+        self._order: list[str] = []  # all paths, in byte order
         self.used_bytes = 0
 
     @property
@@ -75,6 +77,15 @@ class PublishedFiles:
     def now(self) -> Mapping[str, PublishedFile]:
         """As they are at this moment, whatever comes and goes after it."""
         return self._files.copy()
+
+    def page(self, after: str, most: int) -> tuple[dict[str, str], bool]:
+        """The next ones after a path, at most so many, each with its SHA-256; and whether there are others behind them.
+        What comes and goes meanwhile is in it or not.
+        """
+        begin = bisect_right(self._order, after)
+        paths = self._order[begin : begin + most + 1]
+        found = ((path, self._files.get(path)) for path in paths[:most])
+        return {path: file.sha256 for path, file in found if file is not None}, len(paths) > most
 
     def highest(self, path: str, now: float) -> Version:
         """Of what lies here or was taken away in its time."""
@@ -104,6 +115,7 @@ class PublishedFiles:
                     self._disk.make_directory(self._folder / name)
             self._files = dict(self._read_folders())
             self._places = {file.place: path for path, file in self._files.items() if file.place}
+            self._order = sorted(self._files)
             self.used_bytes = sum(file.size for file in self._files.values())
             self._gone = dict(self._read_gone())
         except OSError as error:
@@ -143,6 +155,10 @@ class PublishedFiles:
             del self._places[before.place]
         if file is not None and file.place:
             self._places[file.place] = path
+        if before is None and file is not None:
+            insort(self._order, path)
+        elif before is not None and file is None:
+            del self._order[bisect_left(self._order, path)]
         self.used_bytes += (file.size if file is not None else 0) - (before.size if before is not None else 0)
         if file is not None:
             self._files[path] = file

@@ -11,7 +11,6 @@ What there is, other stores may ask as well: those that the signed `storage_dire
 
 from collections.abc import AsyncIterator, Iterator
 from dataclasses import dataclass, field, replace
-from heapq import nsmallest
 
 import trio
 
@@ -116,11 +115,8 @@ class PublishedFilesApi:
     # ---- inside
 
     def _listing(self, after: str) -> Response:
-        """On a reading thread, of files that are a fleet's. A sort of all of them would hold the others up."""
-        files = self.taking.kept.now()
-        paths = nsmallest(LISTED + 1, (path for path in files if path > after))
-        page = {path: files[path].sha256 for path in paths[:LISTED]}
-        return Response.json(FileListing(page, len(paths) > LISTED).to_value())
+        """On a reading thread, of files that are a fleet's."""
+        return Response.json(FileListing(*self.taking.kept.page(after, LISTED)).to_value())
 
     def _check_writer(self, request: Request) -> None:
         """Whoever is no coordinator that the configuration pins learns nothing of what else there is."""

@@ -186,3 +186,33 @@ def test_a_line_that_is_none_costs_no_other_one(made, bring, tmp_path):
 )
 def test_names(path, is_one):
     assert is_path(path) is is_one
+
+
+def test_they_are_listed_page_by_page_whatever_comes_and_goes(made, bring):
+    """In byte order, each once; what a page costs does not depend on how many lie here"""
+    files, there = made(1 << 20, 1 << 10), set()
+
+    def listed(opened):
+        found, after, is_more = {}, "", True
+        while is_more:
+            page, is_more = opened.page(after, 7)
+            assert list(page) == sorted(page) and len(page) <= 7 and not page.keys() & found.keys()
+            found |= page
+            after = max(page, default=after)
+        return found
+
+    for number in range(60):
+        name = f"{hashlib.sha256(str(number).encode()).hexdigest()}.hfs"
+        path = f"{('documents', 'increments', 'trust')[number % 3]}/{name if number % 3 < 2 else f'{number}.hfs'}"
+        bring(files, path, b"%d" % number)
+        there.add(path)
+        if number % 5 == 4:
+            gone = sorted(there)[number % len(there)]
+            files.remove(gone)
+            files.remove(gone)
+            bring(files, sorted(there - {gone})[0], b"another one")
+            there.discard(gone)
+        assert listed(files) == {path: files.files[path].sha256 for path in sorted(there)}
+    again = made(1 << 20, 1 << 10)
+    assert listed(again) == listed(files) and len(listed(files)) == 48
+    assert again.page("z", 7) == ({}, False)
