@@ -115,7 +115,7 @@ class S3Store:
         for leave to read for them, refuses them or passes over them: there a moment is left, in which another one's
         file may be written over until the next listing.
         """
-        if (await self._listed(path)).get(path) != mark:
+        if (await self._find(path)).get(path) != mark:
             return None
         condition = {"if-match": f'"{mark.partition(":")[2]}"'}
         answer = await self._send(path, payload, condition, passes=(*_CHANGED, *_NO_CONDITIONS))
@@ -150,7 +150,7 @@ class S3Store:
                 return
         raise StorageError(StorageFault.BAD_ANSWER, "a listing without an end")
 
-    async def _listed(self, path: str) -> Mapping[str, str]:
+    async def _find(self, path: str) -> Mapping[str, str]:
         """One file: whoever may list may ask so, and needs no leave to read."""
         text = await self._page([("prefix", self._key(path)), ("max-keys", "1")])
         return self._files_in(text, path.partition("/")[0])
