@@ -292,6 +292,11 @@ def insert_documents(transaction: Transaction, wanted: Iterable[Document]) -> No
     transaction.run(insert(schema.document_sections), rows)
 
 
+def insert_heads(transaction: Transaction, made: Sequence[Document]) -> None:
+    """Each is new, and has no sections: nothing is asked."""
+    transaction.run(insert(schema.documents), [_row(document, transaction.now) for document in made])
+
+
 def existing_ids(transaction: Transaction, snapshot_ids: Iterable[str]) -> set[str]:
     """Those of the documents that are kept."""
     column = schema.documents.c.snapshot_id

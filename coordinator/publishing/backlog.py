@@ -55,11 +55,16 @@ class Backlog:
     reviewer: Reviewer = field(default_factory=Reviewer)
     unlisted: Callable[[Sequence[bytes]], str] = field(default=lambda _authorities: "")
     _otherwise: dict[str, frozenset[Scope]] = field(default_factory=dict)
+    _held: dict[str, tuple[Scope, ...]] = field(default_factory=dict)  # by node, of the state that is followed
+    _equal: dict[tuple[Scope, ...], tuple[Scope, ...]] = field(default_factory=dict)  # of many nodes, kept once
 
     def follow(self, model: Model) -> None:
         if self.followed is not None and model is not self.followed:
             for node_id, scope in affected_scopes(self.followed, model):
                 self.changed.setdefault(node_id, set()).add(scope)
+        if model is not self.followed:
+            self._held.clear()
+            self._equal.clear()
         self.followed = model
 
     def scopes(self, gate: NodeGate, situation: Situation) -> dict[Scope, bool]:
@@ -68,11 +73,20 @@ class Backlog:
         """
         node_id, is_known = situation.node_id, self.known.get(situation.node_id) == situation.head
         self._otherwise[node_id] = gate.otherwise
-        subject = gate.model.subjects.get(node_id)
-        held = () if subject is None else views.scopes(gate.model, subject)
+        held = self._scopes_of(gate.model, node_id)
         changed = self.changed.get(node_id, set()) | gate.otherwise
         waiting = features.unreadable_scopes(held, situation.features)
         return {scope: not is_known or scope in changed for scope in held if scope not in waiting}
+
+    def _scopes_of(self, model: Model, node_id: str) -> tuple[Scope, ...]:
+        """Of one state they are always the same, and most heads are renewals."""
+        if model is self.followed and node_id in self._held:
+            return self._held[node_id]
+        subject = model.subjects.get(node_id)
+        found = () if subject is None else views.scopes(model, subject)
+        if model is self.followed:
+            self._held[node_id] = self._equal.setdefault(found, found)
+        return found
 
     def first_of(self, node_ids: Sequence[str]) -> Sequence[str]:
         """As many as may be published at once: while a batch is written, every report waits for the one writer."""

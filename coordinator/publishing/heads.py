@@ -462,8 +462,10 @@ def _write(transaction: Transaction, accepted: Sequence[_Accepted], read: _Read)
     refusal_records.settle(transaction, [outcome for publication in publications for outcome in publication.outcomes])
     replaced = [read.out[publication.node_id].snapshot_id for publication in publications]
     documents.forget_heads(transaction, [snapshot_id for snapshot_id in replaced if snapshot_id is not None])
-    signed = [document for publication in publications for document in (*publication.documents, publication.head)]
-    documents.insert_documents(transaction, signed)
+    documents.insert_documents(
+        transaction, [document for publication in publications for document in publication.documents]
+    )
+    documents.insert_heads(transaction, [publication.head for publication in publications])
     records.add_nodes(transaction, [row for publication in publications for row in publication.rows], keep=True)
     scope_versions.advance(transaction, _counters(accepted))
     transaction.put(schema.heads, [_head_row(candidate.changed) for candidate in accepted])

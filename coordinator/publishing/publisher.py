@@ -37,7 +37,7 @@ Rejected:
 
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 import trio
 from sqlalchemy.exc import SQLAlchemyError
@@ -321,14 +321,20 @@ class Publisher:
             documents.update(document.snapshot_id for document in publication.documents)
             self._backlog.note_published(draft)
             self.handouts.keep(publication.documents)
-            listed = (*publication.listing.values(), *publication.candidates.values())
-            news = news_of(publication.head, publication.refresh_after, listed)
-            new = tuple(document.entry.snapshot_id for document in draft.new)
-            self._board.announce(publication.node_id, replace(news, follows=publication.based_on.published, new=new))
+            self._board.announce(publication.node_id, _news_of_draft(draft))
         self.health.published_documents += len(documents)
 
 
-def news_of(head: Document, refresh_after: int, listed: Iterable[HeadEntry]) -> News:
+def _news_of_draft(draft: Draft) -> News:
+    publication = draft.publication
+    listed = (*publication.listing.values(), *publication.candidates.values())
+    new = tuple(document.entry.snapshot_id for document in draft.new)
+    return news_of(publication.head, publication.refresh_after, listed, follows=publication.based_on.published, new=new)
+
+
+def news_of(
+    head: Document, refresh_after: int, listed: Iterable[HeadEntry], *, follows: int = 0, new: tuple[str, ...] = ()
+) -> News:
     """`listed`: what it lists, and what it announces as coming."""
-    names = frozenset(entry.snapshot_id for entry in listed)
-    return News((head.authority_epoch, head.config_version), container_of(head), refresh_after, names)
+    names, pair = frozenset([entry.snapshot_id for entry in listed]), (head.authority_epoch, head.config_version)
+    return News(pair, container_of(head), refresh_after, names, follows=follows, new=new)

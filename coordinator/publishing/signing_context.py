@@ -17,7 +17,7 @@ from snapshot.manifest import Revocations
 SPREAD = 0.1  # how much earlier than its time a document may be due, so that not all are due at once
 
 
-_SHARES = 4_096  # remembered: of the nodes of a batch, which are asked for more than once
+_SHARES = 16_384  # remembered, of what is asked for again and again: of each node, and each type that nodes share
 
 
 class Unpublishable(Exception):
@@ -99,7 +99,7 @@ class Issue:
         if document.subject_node_id != SHARED:
             return document.refresh_after
         interval_s = min(self.settings.snapshot_refresh_s, document.refresh_after - document.issued_at)
-        return document.refresh_after - int(interval_s * SPREAD * _share_of(f"{node_id} {document.scope_type}"))
+        return document.refresh_after - int(interval_s * SPREAD * _known_share_of(f"{node_id} {document.scope_type}"))
 
     def poll_after_s(self, node_id: str) -> int:
         """The poll interval with the jitter of rules, Numbers: 20 % more or less, another one at each issue."""
@@ -107,10 +107,12 @@ class Issue:
         return max(1, round(self.settings.poll_after_s * (0.8 + 0.4 * share)))
 
 
-@lru_cache(maxsize=_SHARES)
 def _share_of(subject: str) -> float:
     """From 0 to 1, the same for the same words."""
     return int.from_bytes(hashlib.sha256(subject.encode()).digest()[:4], "big") / 2**32
+
+
+_known_share_of = lru_cache(maxsize=_SHARES)(_share_of)
 
 
 def usable_keys(
