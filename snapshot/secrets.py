@@ -68,8 +68,7 @@ _GATES = [
     (gate, other, (re.compile(pattern), *strict))
     for gate, other, pattern, *strict in (
         ("A", "A", r"A(?:KIA|SIA|Iza|ccountKey=)", _STRICT["A"]),
-        ("g", "_", r"g(?:h[pousr]_|ithub_pat_)", _STRICT["g"]),
-        ("g", "-", r"glpat-", _STRICT["g"]),
+        ("g", "", r"g(?:h[pousr]_|ithub_pat_|lpat-)", _STRICT["g"]),
         ("x", "-", r"xox[abprs]-", _STRICT["x"]),
         ("d", "_", r"dop_v1_", _STRICT["d"]),
         (" ", "P", r"PRIVATE KEY"),
@@ -165,8 +164,7 @@ def _suspects(section: Parsed) -> Iterator[tuple[object, str, str]]:
 def _names_to_look_at(names: set[str]) -> set[str]:
     """A gate: a forbidden name holds one of few words, or letters that fold into them."""
     everything = " ".join(names)
-    lowered = everything.lower()
-    if everything.isascii() and not any(word in lowered for word in _LAST_WORDS):
+    if everything.isascii() and not any(map(everything.lower().__contains__, _LAST_WORDS)):
         return set()
     return {name for name in names if not name.isascii() or any(word in name.lower() for word in _LAST_WORDS)}
 
