@@ -9,7 +9,7 @@ from dataclasses import replace
 from enum import StrEnum
 from typing import NoReturn, Protocol
 
-from snapshot import content_reader, envelope, manifest, trust
+from snapshot import content_reader, envelope, manifest, section_table, trust
 from snapshot.container import ChunkParts, Opening
 from snapshot.envelope import INCREMENT, RECOVERY, SNAPSHOT
 from snapshot.manifest import RecoveryManifest
@@ -103,7 +103,7 @@ def _state_is_whole(case: Verification, kept: KeptDocument) -> None:
         return
     if not digest_is(kept.state_bytes, case.envelope.state_hash.removeprefix("sha256:")):
         reject(6, Reason.CONTENT_MISMATCH, case.envelope.state_hash, "another state", "manifest")
-    for name, entry in manifest.parse_state(kept.state_bytes, case.holder.limits).items():
+    for name, entry in section_table.read_state(kept.state_bytes, case.holder.limits).items():
         if not kept.holds(name, entry.sha256):
             reject(6, Reason.CONTENT_MISMATCH, entry.sha256, "other bytes", name)
 

@@ -145,7 +145,7 @@ class _Values(ValuesView[SectionEntry]):
 
 def read_state(data: bytes, limits: Limits = DEFAULT) -> Mapping[str, SectionEntry]:
     """A snapshot's manifest, and that of every full state; Rejected as `manifest.parse_state` has it."""
-    if manifest.plain_parts(data, limits) is None:
+    if not manifest.is_plain_state(data, limits):
         return manifest.parse_state(data, limits)
     return SectionTable(data[1:-1].decode("ascii") + ",")
 

@@ -146,7 +146,7 @@ GOOD = manifest.state_bytes({"a": SectionEntry("0" * 64, 1), "b.c": SectionEntry
 def test_what_is_out_of_form_is_refused_as_it_is_value_by_value(old: bytes, new: bytes) -> None:
     data = GOOD.replace(old, new, 1)
     assert data != GOOD
-    assert manifest.plain_parts(data) is None
+    assert not manifest.is_plain_state(data)
     with pytest.raises(Rejected):
         read_state(data)
 
@@ -162,3 +162,11 @@ def test_limits_hold_for_a_table() -> None:
     for limits in (Limits(json_depth=1), Limits(json_values=4), Limits(string_bytes=16)):
         with pytest.raises(Rejected, match="bad_content"):
             read_state(GOOD, limits)
+
+
+def test_limits_that_let_in_more_sections_than_values_are_asked_of_what_is_there() -> None:
+    """As a store's are, which reads what was judged before: each scope was kept as an object for each section there."""
+    data = GOOD
+    assert isinstance(read_state(data, Limits(sections=1 << 20)), SectionTable)
+    assert not manifest.is_plain_state(data, Limits(json_values=4))
+    assert not manifest.is_plain_state(data, Limits(sections=0))
