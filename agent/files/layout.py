@@ -78,13 +78,6 @@ class ProjectedScope:
     made: MadeEntries = field(default_factory=MadeEntries, compare=False, repr=False)
 
     @property
-    def files(self) -> Mapping[str, ProjectedFile]:
-        """By their path in a generation."""
-        return {
-            self.path_of(name): ProjectedFile((entry,), None, (name,)) for name, entry in self.signed_sections.items()
-        } | {**self.others}
-
-    @property
     def signed_sections(self) -> Mapping[str, SectionEntry]:
         """The sections that are files of their own, by name; `path_of` says where. There may be tens of thousands, so
         nothing is made of each where nothing is to be done about it.
@@ -105,7 +98,11 @@ class ProjectedScope:
 
     def path_of(self, name: str) -> str:
         """Of the file that is a section."""
-        return f"{folder_of(self.scope)}/{name}.json"
+        return f"{self._folder}/{name}.json"
+
+    @cached_property
+    def _folder(self) -> str:
+        return folder_of(self.scope)
 
     @cached_property
     def places(self) -> tuple[str, ...]:

@@ -35,7 +35,7 @@ import hashlib
 import io
 import os
 import stat
-from collections.abc import Container, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Set
 from dataclasses import dataclass, field, replace
 
 from agent.files.entry_files import MadeEntries
@@ -143,13 +143,14 @@ class Projection:
         if label is None or label not in self.generations.labels():
             return
         whose = self._whose(scopes)
-        wanted = {path: file for scope in scopes for path, file in scope.files.items()}
-        found = {path: ProjectedFile((_entry_of(data),)) for path, data in indexes.items()}
-        indexed = {**wanted, **found}
+        others = {path: file for scope in scopes for path, file in scope.others.items()}
+        indexed = others | {path: ProjectedFile((_entry_of(data),)) for path, data in indexes.items()}
         try:
             with self.generations.open_folder(label) as folder:
                 files, folders = below(folder)
-                intact = {path for path in indexed.keys() & files if self._is_intact(folder, path, indexed, whose)}
+                lost = {scope.scope: set(self._lost_sections(folder, scope, files, whose)) for scope in scopes}
+                there = indexed.keys() & files
+                intact = {path for path in there if self._is_intact(folder, path, indexed[path], whose)}
                 placed = (folders | files) & whose.keys()
                 right = {
                     path
@@ -158,13 +159,14 @@ class Projection:
                 }
         except FilesError:  # another's, or a link: it goes with the old ones
             return
-        self._signed = {scope.scope: _intact_sections(scope, intact) for scope in scopes}
-        others = ((path, file) for scope in scopes for path, file in scope.others.items())
-        self._others = {path: file.identity() for path, file in others if path in intact}
+        self._signed = {scope.scope: _but(lost[scope.scope], scope.signed_sections) for scope in scopes}
+        self._others = {path: file.identity() for path, file in others.items() if path in intact}
         self._given = {place: whose[place] if place in right else None for place in placed}
-        if intact != indexed.keys() & files:
+        if intact != there or any(scope.path_of(name) in files for scope in scopes for name in lost[scope.scope]):
             self._given["."] = None
-        if files == intact == indexed.keys() and folders | placed == right == whose.keys():
+        is_all = len(files) == len(indexed) + sum(len(scope.signed_sections) for scope in scopes)
+        is_whole = is_all and intact == indexed.keys() and not any(lost.values())
+        if is_whole and folders | placed == right == whose.keys():
             self._index = indexes[INDEX]
         self._present = label
 
@@ -184,20 +186,29 @@ class Projection:
         place, _, name = path.rpartition("/")
         return whose[_folder_of_index(name) if place == INDEXES else place or name]
 
-    def _is_intact(
-        self, folder: int, path: str, files: Mapping[str, ProjectedFile], whose: Mapping[str, Permissions]
-    ) -> bool:
+    def _lost_sections(
+        self, folder: int, scope: ProjectedScope, files: Set[str], whose: Mapping[str, Permissions]
+    ) -> Iterator[str]:
+        """The sections whose files are not there as they are signed. One after the other: there may be tens of
+        thousands, and nothing is kept of those that are.
+        """
+        for name, entry in scope.signed_sections.items():
+            path, file = scope.path_of(name), ProjectedFile((entry,), None, (name,))
+            if path not in files or not self._is_intact(folder, path, file, whose):
+                yield name
+
+    def _is_intact(self, folder: int, path: str, file: ProjectedFile, whose: Mapping[str, Permissions]) -> bool:
         """What cannot be read is not."""
         permissions = self._permissions(path, whose)
         try:
             descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=folder)
-            with os.fdopen(descriptor, "rb", buffering=0) as file:
+            with os.fdopen(descriptor, "rb", buffering=0) as opened:
                 found = os.fstat(descriptor)
-                mode = files[path].mode_within(permissions.file_mode)
+                mode = file.mode_within(permissions.file_mode)
                 if not stat.S_ISREG(found.st_mode) or not permissions.are_of(descriptor, mode):
                     return False
-                parts = files[path].read_parts()
-                return found.st_size == sum(part.size for part in parts) and _holds(file, parts)
+                parts = file.read_parts()
+                return found.st_size == sum(part.size for part in parts) and _holds(opened, parts)
         except OSError:
             return False
 
@@ -329,10 +340,9 @@ def is_right(folder: int, place: str, permissions: Permissions) -> bool:
         return permissions.are_of(descriptor, permissions.folder_mode)
 
 
-def _intact_sections(scope: ProjectedScope, intact: Container[str]) -> Mapping[str, SectionEntry]:
-    """Those of its sections whose files are intact; where all are, the same mapping, which others hold as well."""
-    found = {name: entry for name, entry in scope.signed_sections.items() if scope.path_of(name) in intact}
-    return scope.signed_sections if len(found) == len(scope.signed_sections) else found
+def _but(lost: Set[str], sections: Mapping[str, SectionEntry]) -> Mapping[str, SectionEntry]:
+    """Those of the sections that are not lost; where none is, the same mapping, which others hold as well."""
+    return {name: entry for name, entry in sections.items() if name not in lost} if lost else sections
 
 
 def _holds(file: io.FileIO, parts: Iterable[SectionEntry]) -> bool:
