@@ -4,12 +4,12 @@ A file that cannot be read meanwhile, since somebody is at it, is said and waite
 """
 
 import tomllib
-from dataclasses import dataclass
 from pathlib import Path
 
 import trio
 
 from agent.config.configuration import AgentSettings, ConfigurationError, load, parse
+from snapshot.frozen import mutable
 from wire.logs import log
 
 LOOK_EVERY_S = 1.0
@@ -31,7 +31,7 @@ def settings_without_a_node(path: Path) -> AgentSettings | None:
     return parse({**value, **_NOBODY})
 
 
-@dataclass
+@mutable
 class Awaited:
     """The file that does not name a node yet; `named` once it does, and whatever else is right with it."""
 

@@ -1,7 +1,8 @@
-"""Frozen dataclasses that share their methods, for all that is loaded before the agent's first answer.
+"""Dataclasses that share their methods, for all that is loaded before the agent's first answer.
 
     @frozen                     as `dataclass(frozen=True)`
     @frozen(kw_only=True)       likewise, with members by name alone
+    @mutable                    as `dataclass`
 
 `dataclass` writes six functions for each class and compiles them. For the 200 classes that an agent loads before it
 answers, that was more than half of what it needs beyond its libraries. Here no source is written: the methods go by the
@@ -14,7 +15,7 @@ Rejected: attrs, which writes and compiles as much; loading modules once somethi
 answer is about nearly all of them.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import MISSING, Field, FrozenInstanceError, dataclass, field, fields
 from typing import Any, TypeVar, dataclass_transform, overload
 
@@ -28,14 +29,24 @@ def frozen(*, kw_only: bool = False) -> Callable[[type[T]], type[T]]: ...
 @dataclass_transform(frozen_default=True, field_specifiers=(field, Field))
 def frozen(cls: type[T] | None = None, /, *, kw_only: bool = False) -> type[T] | Callable[[type[T]], type[T]]:
     def decorate(cls: type[T]) -> type[T]:
-        own = vars(cls).keys()
-        made = dataclass(init=False, repr=False, eq=False, kw_only=kw_only)(cls)
-        for name, method in _methods(made).items():
-            if name not in own:
-                setattr(made, name, method)
-        return made
+        return _with_methods(cls, _FROZEN, kw_only=kw_only)
 
     return decorate if cls is None else decorate(cls)
+
+
+@dataclass_transform(field_specifiers=(field, Field))
+def mutable(cls: type[T], /) -> type[T]:
+    return _with_methods(cls, _MUTABLE)
+
+
+def _with_methods(cls: type[T], own: Mapping[str, object], *, kw_only: bool = False) -> type[T]:
+    """What the class says itself stays."""
+    said = vars(cls).keys()
+    made = dataclass(init=False, repr=False, eq=False, kw_only=kw_only)(cls)
+    for name, method in {**_methods(made), **own}.items():
+        if name not in said:
+            setattr(made, name, method)
+    return made
 
 
 def _methods(cls: type[Any]) -> dict[str, Callable[..., Any]]:
@@ -61,8 +72,6 @@ def _methods(cls: type[Any]) -> dict[str, Callable[..., Any]]:
         "__repr__": __repr__,
         "__eq__": __eq__,
         "__hash__": __hash__,
-        "__setattr__": _refuse_to_set,
-        "__delattr__": _refuse_to_delete,
     }
 
 
@@ -99,3 +108,7 @@ def _refuse_to_set(self: object, name: str, value: object) -> None:
 
 def _refuse_to_delete(self: object, name: str) -> None:
     raise FrozenInstanceError(f"cannot delete field {name!r}")
+
+
+_FROZEN = {"__setattr__": _refuse_to_set, "__delattr__": _refuse_to_delete}
+_MUTABLE = {"__hash__": None}  # two that are equal now may not be so later

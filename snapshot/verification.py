@@ -3,7 +3,7 @@
 import hashlib
 import hmac
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import cached_property
 from typing import NoReturn
 
@@ -12,6 +12,7 @@ from snapshot.bundle import TrustBundle
 from snapshot.container import Opening, Parts
 from snapshot.content import DocumentContent
 from snapshot.envelope import Envelope
+from snapshot.frozen import mutable
 from snapshot.manifest import Head, RecoveryManifest, SectionChange, SectionEntry
 from snapshot.raw_secrets import RawSections
 from snapshot.reasons import Reason, Rejected
@@ -20,7 +21,7 @@ from snapshot.verifier_state import HeldDocument, Mark, VerifierState
 Keep = Callable[[str, bytes], None]
 
 
-@dataclass
+@mutable
 class Verification:
     """One document, one reader, one reading of the clock."""
 

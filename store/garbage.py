@@ -6,11 +6,11 @@ step one transaction. Marks live in memory alone: a death in between loses nothi
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import partial
 from itertools import islice
 
-from snapshot.frozen import frozen
+from snapshot.frozen import frozen, mutable
 from store.base import blobs, pending
 from store.base.documents import document, scope_records
 from store.base.environment import Environment, LmdbTransaction, WriteRoom
@@ -30,7 +30,7 @@ class GarbageStep:
     done: bool
 
 
-@dataclass
+@mutable
 class _Cycle:
     todo: list[bytes]  # documents still to be marked
     put: set[bytes]  # blobs put since the cycle began

@@ -4,9 +4,7 @@
 clock. A wall clock that jumps forward is believed for as long as it is wrong, and nothing of it is kept.
 """
 
-from dataclasses import dataclass
-
-from snapshot.frozen import frozen
+from snapshot.frozen import frozen, mutable
 from store.base.timefloor import Boot, TimeFloor
 
 SKEW_S = 300.0  # rules, Numbers: clock skew; fixed by format.md 7
@@ -42,7 +40,7 @@ def guard(reading: ClockReading, floor: TimeFloor | None) -> GuardedTime:
     return GuardedTime(max(reading.wall, least), reading.boot, least - reading.wall, reading.synchronised)
 
 
-@dataclass
+@mutable
 class Regression:
     """Whether the wall clock went back (rules A18): it is more than the skew behind the floor.
 
@@ -85,7 +83,7 @@ class Stopwatch:
         return max(0.0, moment.now - self.since)
 
 
-@dataclass
+@mutable
 class OutageClock:
     """How long the node has been without a fresh head, on the boot clock (rules J38, S57).
 

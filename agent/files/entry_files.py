@@ -19,14 +19,14 @@ copied from the file before (routes_file.py).
 import hashlib
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from agent.files.entry_pieces import Piece, Pieces, ReadSection
 from agent.files.maps import EMPTY_BYTES, ROUTES, ROUTES_SCOPE, parts_of
 from agent.files.routes_file import RoutesLayout
 from snapshot import canonical
 from snapshot.egress import RESOURCES, usable_entries
-from snapshot.frozen import frozen
+from snapshot.frozen import frozen, mutable
 from snapshot.identifiers import parse_scope
 from snapshot.manifest import SectionEntry
 from snapshot.section_table import sizes_of, state_bytes
@@ -50,7 +50,7 @@ class EntryFile:
     edit: Callable[[ReadSection, SectionEntry], Iterable[Piece] | None] | None = None
 
 
-@dataclass
+@mutable
 class MadeEntries:
     """Hash and size of what was made from sections, by a hash of what these were; None: nothing was. The hash alone is
     kept: each version of a map of 10,000 parts would leave a MiB of names here. `routes`: how the last of the routes'

@@ -14,11 +14,11 @@ version, which is what generations are for.
 """
 
 from collections.abc import Iterable, Mapping, Set
-from dataclasses import dataclass, field
+from dataclasses import field
 from itertools import dropwhile
 
 from agent.files.generations import Permissions
-from snapshot.frozen import frozen
+from snapshot.frozen import frozen, mutable
 
 LEAST_FILES = 256  # with fewer, links cost next to nothing
 CHANGED_SHARE = 4  # one file in so many; where more has changed, all are linked
@@ -53,7 +53,7 @@ class Successor:
         return len(self.sections) // CHANGED_SHARE
 
 
-@dataclass
+@mutable
 class FormerFolders:
     """By scope and label, in their order: the folders that this process has made, of scopes of many sections."""
 

@@ -17,14 +17,14 @@ import os
 import shutil
 import stat
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import StrEnum
 from pathlib import Path
 
 from agent.access.access import Readers
 from agent.files.access_lists import access_list, list_of, set_list
 from snapshot.codes import CATALOGUE, Area
-from snapshot.frozen import frozen
+from snapshot.frozen import frozen, mutable
 
 KEPT = 2  # folders before the present one that always stay
 MOST_KEPT = 64
@@ -77,7 +77,7 @@ class Permissions:
         return is_ours and list_of(descriptor) == wanted
 
 
-@dataclass
+@mutable
 class Generations:
     """One writer. `grace_s`: how long a folder stays after it was replaced, at least, while there is room for it."""
 

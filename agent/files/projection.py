@@ -36,7 +36,7 @@ import io
 import os
 import stat
 from collections.abc import Iterable, Iterator, Mapping, Set
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 
 from agent.files.entry_files import MadeEntries
 from agent.files.file_access import FileAccess
@@ -45,6 +45,7 @@ from agent.files.generations import FilesError, FilesFault, Generations, Permiss
 from agent.files.layout import ProjectedFile, ProjectedScope, folder_of, stem_of
 from agent.files.scope_files import Kept, bring_up_scope, open_place, write_file, write_scope
 from snapshot import canonical
+from snapshot.frozen import mutable
 from snapshot.identifiers import CONFIG, format_time
 from snapshot.manifest import SectionEntry
 from snapshot.section_table import differing
@@ -60,7 +61,7 @@ FAULTS = {
 }
 
 
-@dataclass
+@mutable
 class Projection:
     """Synchronous, for one worker thread. What `read` and the disk raise is passed on, and the old files stay."""
 

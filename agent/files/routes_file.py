@@ -10,11 +10,12 @@ copied was written by this process, or read and hashed by it as it began (projec
 
 from array import array
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from agent.files.entry_pieces import CopiedPiece, Piece, ReadSection
 from agent.files.maps import EMPTY_BYTES, ROUTES
 from snapshot.content import is_part
+from snapshot.frozen import mutable
 from snapshot.manifest import SectionEntry
 from snapshot.section_table import SectionTable, differing, family_of
 
@@ -22,7 +23,7 @@ PIECE_BYTES = 64 << 10  # small parts are written together
 MOST_EDITED = 256  # parts; where more differ, all are read
 
 
-@dataclass
+@mutable
 class RoutesLayout:
     """Of the file that was made last: of which parts of which state, by their `key`, and how many bytes each has given.
     The state is the one that others hold as well; its parts are found anew.

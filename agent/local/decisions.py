@@ -4,12 +4,13 @@ A service may ask every second, and any local user may ask anything: each decisi
 no more than `MOST` of them. Nobody waits for the disk to be answered.
 """
 
-from dataclasses import dataclass, field
+from dataclasses import field
 
 import trio
 
 from agent.state.node import RunningNode
 from snapshot.degraded import GateAnswer, GateReason, Mode, Question
+from snapshot.frozen import mutable
 from store.base.errors import StoreError
 from wire.logs import log
 
@@ -17,7 +18,7 @@ DECIDED = "decided"
 MOST = 256
 
 
-@dataclass
+@mutable
 class Decisions:
     """`note` says it, `run` writes it into the journal, which the heartbeat delivers."""
 

@@ -16,7 +16,7 @@ A caller is whom the kernel says (access.py). No web page may ask (threats U12).
 """
 
 from collections.abc import AsyncIterable, Callable, Collection, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Protocol
 
 import trio
@@ -37,7 +37,7 @@ from agent.services.services import LocalService, Services, ready_for
 from agent.state.view import View, Views
 from snapshot import degraded
 from snapshot.degraded import GateAnswer, GateFacts, GateReason, Question
-from snapshot.frozen import frozen
+from snapshot.frozen import frozen, mutable
 from snapshot.grants import POLICY_SCOPE
 from snapshot.identifiers import HEAD, format_time, stands_for
 from snapshot.limits import DEFAULT, Limits
@@ -118,7 +118,7 @@ class StatusAnswer:
         return Response.json(visible_status(self.status, sight).to_value(), headers=self.headers)
 
 
-@dataclass
+@mutable
 class LocalApi:
     node: NodeBackend
     views: Views

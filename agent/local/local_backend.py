@@ -1,7 +1,7 @@
 """The node as the local API asks for it: what the gate goes by, the status report, documents handed in."""
 
 from collections.abc import AsyncIterable, Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING
 
 from agent.base.byte_source import Chunks, opening_of
@@ -18,6 +18,7 @@ from agent.update.download import NotListedError
 from snapshot.degraded import GateAnswer, GateFacts, Question
 from snapshot.ending import Thing
 from snapshot.envelope import SHARED, Envelope
+from snapshot.frozen import mutable
 from snapshot.identifiers import format_time
 from snapshot.manifest import ScopeVersion
 from snapshot.reasons import Reason, Rejected
@@ -36,7 +37,7 @@ if TYPE_CHECKING:  # they cost what the first answer need not wait for
     from agent.update.update import Update
 
 
-@dataclass
+@mutable
 class Front:
     """Complete from the start: who asks before the agent has begun to speak to anybody is told that it asks nobody."""
 

@@ -4,9 +4,10 @@ A port that is taken costs the probes and nothing else (rules A14): it is said, 
 """
 
 import random
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from agent.local.local_api import LocalApi
+from snapshot.frozen import mutable
 from wire.backoff import BackOff
 from wire.limits import LOCAL
 from wire.listening import host_of, hosts_of, patient_listener
@@ -17,7 +18,7 @@ FLOOR_S, BASE_S, CAP_S = 5.0, 5.0, 300.0
 SETTING = "[local] probes_listen"
 
 
-@dataclass
+@mutable
 class ProbeListener:
     """`listen`: host:port, or None where there are no probes but those of the socket."""
 

@@ -20,7 +20,7 @@ from agent.base.threads import Threads
 from agent.files.maps import ROUTES, ROUTES_SCOPE, map_of
 from agent.state.view import View, Views
 from snapshot import canonical
-from snapshot.frozen import frozen
+from snapshot.frozen import frozen, mutable
 from snapshot.identifiers import stands_for
 from snapshot.manifest import SectionEntry
 from snapshot.section_table import differing
@@ -72,7 +72,7 @@ class _Step:
         return frozenset(found)
 
 
-@dataclass
+@mutable
 class Changelog:
     """The last steps. Fed with each view in its order."""
 
@@ -191,7 +191,7 @@ def _entries(document: StoredDocument | None, part: str) -> dict[str, object]:
     return value if isinstance(value, dict) else {}
 
 
-@dataclass
+@mutable
 class Watching:
     """`active` is followed; `seen` is told once the change log has it."""
 

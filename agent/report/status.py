@@ -4,7 +4,7 @@ Timers only wake: what is allowed is decided where it is asked (node_state.py, d
 """
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, field
 
 import trio
 
@@ -12,6 +12,7 @@ from agent.state import node_state
 from agent.state.health_rows import OUTAGE_ROW
 from agent.state.node import RunningNode
 from agent.state.node_state import NodeState, StateCause
+from snapshot.frozen import mutable
 from store.base.errors import StoreError
 from store.base.tables import Name
 from wire.backoff import LEAST_S
@@ -26,7 +27,7 @@ REMEDIES: Mapping[str, str] = {
 }
 
 
-@dataclass
+@mutable
 class StatusKeeper:
     node: RunningNode
     notifier: SystemdNotifier

@@ -1,11 +1,10 @@
 """The store kept well: garbage collected, blobs hashed again in rounds (rules L35, L36; threats D-26). Memory, too."""
 
-from dataclasses import dataclass
-
 import trio
 
 from agent.base.gc_tuning import give_back_memory
 from agent.state.node import RunningNode
+from snapshot.frozen import mutable
 from store.base.errors import StoreError
 from wire.logs import log
 
@@ -14,7 +13,7 @@ GARBAGE_EVERY_S = 3600.0
 CROWDED = 0.8  # rules, Numbers: garbage collection from 80 %
 
 
-@dataclass
+@mutable
 class Upkeep:
     node: RunningNode
     collected_at: float = float("-inf")

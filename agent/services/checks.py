@@ -11,14 +11,14 @@ bounded, and goes without what looks like a secret into the journal, the status 
 
 import importlib
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Protocol
 
 from agent.base.commands import run_command
 from agent.base.threads import Threads
 from agent.config.check_address import CheckAddress
 from agent.services.unit_states import UnitState
-from snapshot.frozen import frozen
+from snapshot.frozen import frozen, mutable
 from snapshot.reasons import safe_text
 
 HTTP_OK = range(200, 300)
@@ -78,7 +78,7 @@ class HttpCheck:
         return CheckAnswer(status in HTTP_OK, safe_text(f"{self.address}: {fault or status}"))
 
 
-@dataclass
+@mutable
 class UnitCheck:
     """What is not known is no failure. A unit that did not run before shows nothing, until it was seen to run.
 

@@ -14,12 +14,12 @@ validator, and that is what he restarts the agent for.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Protocol
 
 import trio
 
-from snapshot.frozen import frozen
+from snapshot.frozen import frozen, mutable
 from wire.backoff import BackOff
 
 AGAIN_S, AGAIN_MOST_S = 300.0, 3600.0  # after no judgement
@@ -53,7 +53,7 @@ class KnownAnswers(Protocol):
     def note(self, seen: SeenState, answer: ValidatorAnswer) -> None: ...
 
 
-@dataclass
+@mutable
 class _KeptAnswer:
     answer: ValidatorAnswer
     again_at: float
@@ -61,7 +61,7 @@ class _KeptAnswer:
     left_at: float | None = None  # since nobody asks about it
 
 
-@dataclass
+@mutable
 class Judgements:
     """`now` is trio's clock; `uniform` spreads nodes whose validators failed together."""
 
@@ -105,7 +105,7 @@ class Judgements:
         return min(AGAIN_MOST_S, max(0.0, again_at - self.now()))
 
 
-@dataclass
+@mutable
 class ActivationAnswers:
     judgements: Judgements
     _accepted: set[SeenState] = field(default_factory=set)

@@ -32,7 +32,7 @@ itself as often as it likes; and to ask before the service is told, for the answ
 
 import math
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import partial
 
 import trio
@@ -43,7 +43,7 @@ from agent.services.checks import CheckAnswer, ServiceCheck
 from agent.services.publishing import Publishing
 from agent.services.services import Services
 from agent.state.node import RunningNode
-from snapshot.frozen import frozen
+from snapshot.frozen import frozen, mutable
 from snapshot.reasons import Rejected
 from snapshot.reverify import Reverdict, judge_again
 from store.base.documents import HashedDocument, StoredDocument
@@ -78,7 +78,7 @@ class FailedCheck:
     detail: str
 
 
-@dataclass
+@mutable
 class Probation:
     """Of one node. Whether a coordinator is there is asked by whoever can (`ask_way_by`), once that is loaded."""
 
@@ -278,7 +278,7 @@ class Probation:
         self.node.tell_news()
 
 
-@dataclass
+@mutable
 class _Verdict:
     """The first one counts, and ends the questions."""
 

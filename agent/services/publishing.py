@@ -5,7 +5,7 @@ Also when only a grade changes: by an expiry, or by a head that came or went.
 
 import random
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
+from dataclasses import field
 
 import trio
 
@@ -14,6 +14,7 @@ from agent.base.threads import Threads
 from agent.files.generations import FilesError
 from agent.files.projection import Projection
 from agent.state.view import View, Views
+from snapshot.frozen import mutable
 from snapshot.reasons import safe_text
 from store.base.errors import StoreError
 from wire.backoff import BackOff
@@ -25,7 +26,7 @@ TOLD_FIRST_S = 0.05  # whoever waits at the socket, before files are made: both 
 LOOK_EVERY_S = 5.0  # the wall clock may jump, and a cleaner may take files away
 
 
-@dataclass
+@mutable
 class Publishing:
     """`active` is followed, `published` is told. `revoked`: nothing is shown any more (rules A9). `fault` is a stable
     code and `error` has the words; both are empty while the files show what is active. `rounds` counts, also those

@@ -13,7 +13,7 @@ outage. To ask and be answered under a fresh head proves little more, but it is 
 """
 
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, field, replace
 
 import trio
 
@@ -21,6 +21,7 @@ from agent.services.unit_states import UnitState
 from agent.state.node import RunningNode
 from agent.state.sights import MOST, PREFIX, SeenRunning, next_sight
 from snapshot.degraded import COMBINED, GateAnswer, GateFacts, Mode, Question, may
+from snapshot.frozen import mutable
 from snapshot.identifiers import is_id
 from store.base.errors import StoreError
 from store.base.tables import Name
@@ -34,7 +35,7 @@ SHOWING = frozenset({"continue_services", "start_service", "open_session"})
 ReadState = Callable[[str], Awaitable[UnitState]]
 
 
-@dataclass
+@mutable
 class Running:
     """`units`: by the name of a service, which is also its id in the assignment. `sights`: services that were seen."""
 

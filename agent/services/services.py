@@ -9,7 +9,7 @@ the settle time are told once (rules S67, S68, A11).
 """
 
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, field
 from typing import Protocol
 
 import trio
@@ -21,7 +21,7 @@ from agent.services.notifiers import NOT_RUNNING, Notifier, Told
 from agent.state.view import View, Views
 from snapshot import degraded
 from snapshot.degraded import GateFacts, Question
-from snapshot.frozen import frozen
+from snapshot.frozen import frozen, mutable
 from store.base.errors import StoreError
 from wire.backoff import BackOff
 from wire.logs import log
@@ -84,7 +84,7 @@ class ToldTable(Protocol):
     def put(self, key: str, value: object) -> None: ...
 
 
-@dataclass
+@mutable
 class Services:
     """`published`: the generation that the files show; nobody is told of one that is not there to be read."""
 

@@ -4,9 +4,7 @@ Whoever passes it on carries this along (a fetch, an admission); by it a candida
 wrong with it is said in a vote and in no record of the store: nothing that was to run was refused.
 """
 
-from dataclasses import dataclass
-
-from snapshot.frozen import frozen
+from snapshot.frozen import frozen, mutable
 
 
 @frozen
@@ -18,7 +16,7 @@ class CandidateRefusal:
     detail: str = ""
 
 
-@dataclass
+@mutable
 class CandidateRequest:
     """`room`: the bytes that its slot may take. `last`: what was wrong with what came last; `by_coordinator`: with what
     a coordinator itself gave, which nobody else has better.

@@ -6,13 +6,14 @@ behind            what was recorded of this node and is above what it holds: its
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from agent.state.held_state import Holdings
 from snapshot import degraded
+from snapshot.frozen import mutable
 
 
-@dataclass
+@mutable
 class CheckIn:
     confirmed: bool = False
     claimed_revoked: str = ""

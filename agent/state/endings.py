@@ -4,11 +4,12 @@ The trust bundle as it is held now; certificates as they were read last, since a
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from snapshot.bundle import SCOPE as TRUST_BUNDLE
 from snapshot.bundle import TrustBundle
 from snapshot.ending import Thing, Urgency, due, in_order
+from snapshot.frozen import mutable
 from wire.endings import EndingThing
 from wire.logs import log
 
@@ -32,7 +33,7 @@ def _of_bundle(bundle: TrustBundle) -> Thing:
     )
 
 
-@dataclass
+@mutable
 class Sayings:
     """What the log was told, and when (Unix seconds)."""
 

@@ -4,10 +4,11 @@ The fetch notes them, the swap closes them.
 """
 
 from collections.abc import Collection
-from dataclasses import dataclass
+
+from snapshot.frozen import mutable
 
 
-@dataclass
+@mutable
 class Gaps:
     """`refresh_required`: of a source that gives whole documents only once an operator asks (rules K38)."""
 

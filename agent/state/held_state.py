@@ -4,7 +4,7 @@ Expensive parts (a bundle's keys, what a section names) are read once for each c
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 
 from agent.state.compact_set import compact, together
 from agent.state.revoked_services import still_counts
@@ -15,7 +15,7 @@ from snapshot import trust
 from snapshot.bundle import CONFIG, TrustBundle
 from snapshot.bundle import SCOPE as TRUST_BUNDLE
 from snapshot.degraded import HeldScope
-from snapshot.frozen import frozen
+from snapshot.frozen import frozen, mutable
 from snapshot.grants import POLICY_SCOPE, POLICY_SECTION, Grants, LateGrants, Policy, parse_policy, read_grants
 from snapshot.identifiers import HEAD, parse_scope
 from snapshot.limits import Limits
@@ -72,7 +72,7 @@ class Holdings:
         return self.kept.active[HEAD].version if HEAD in self.kept.active else (0, 0)
 
 
-@dataclass
+@mutable
 class HoldingsReader:
     """Of one node and store; used on one thread at a time."""
 

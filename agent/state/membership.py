@@ -3,12 +3,11 @@
 Light: the local API's start waits for it.
 """
 
-from dataclasses import dataclass
-
 from agent.state.join_failure import JoinFailure
+from snapshot.frozen import mutable
 
 
-@dataclass
+@mutable
 class Membership:
     """`other_cluster`: the token is of another one than the store (rules K27). `failure`: of the last attempt."""
 

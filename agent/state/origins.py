@@ -9,6 +9,7 @@ from collections.abc import Container, Mapping
 from dataclasses import asdict, dataclass, field
 from itertools import islice
 
+from snapshot.frozen import mutable
 from wire.messages import WAYS, DocumentOrigin
 
 ROW = "origins"
@@ -32,7 +33,7 @@ class Giver:
         return cls(name, name if name in WAYS else "")
 
 
-@dataclass
+@mutable
 class Givers:
     """Of the documents that were judged last."""
 

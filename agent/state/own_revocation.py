@@ -4,10 +4,11 @@ It is kept: left only by enrolment anew, or once the roots end the epoch of the 
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+
+from snapshot.frozen import mutable
 
 
-@dataclass
+@mutable
 class OwnRevocation:
     """`epoch`: of the head that says so; 0 where the trust bundle does."""
 

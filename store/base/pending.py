@@ -14,13 +14,13 @@ Rejected: one count for all, with the oldest evicted: what waits was verified, a
 
 import struct
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import TYPE_CHECKING, NamedTuple
 
 from snapshot import envelope as envelopes
 from snapshot.container import End, ManifestRead, Opening, SectionRead
 from snapshot.envelope import INCREMENT, SNAPSHOT, Envelope
-from snapshot.frozen import frozen
+from snapshot.frozen import frozen, mutable
 from snapshot.limits import MIB, Limits
 from snapshot.reasons import Reason, Rejected
 from store.base import blobs, meta
@@ -68,7 +68,7 @@ class Blob(NamedTuple):
     data: bytes
 
 
-@dataclass
+@mutable
 class _Unflushed:
     """What was handed over and is not durable yet."""
 

@@ -10,9 +10,11 @@ What is inside the values has checksums of its own (`store.base.records`, `store
 
 import struct
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import BinaryIO, NamedTuple
+
+from snapshot.frozen import mutable
 
 _PAGE = struct.Struct("=QHHHH")  # number, pad, flags, lower, upper
 _PAGES = struct.Struct("=I")  # of an overflow page, in place of lower and upper
@@ -47,7 +49,7 @@ class Tree(NamedTuple):
     root: int
 
 
-@dataclass
+@mutable
 class _Count:
     branch: int = 0
     leaf: int = 0
@@ -55,7 +57,7 @@ class _Count:
     entries: int = 0
 
 
-@dataclass
+@mutable
 class _Walk:
     """One look at one file."""
 

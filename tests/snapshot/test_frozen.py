@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from snapshot.frozen import frozen
+from snapshot.frozen import frozen, mutable
 
 
 @frozen
@@ -116,3 +116,31 @@ def test_each_has_members_of_its_own() -> None:
     one, other = Shared("a"), Shared("a")
     one.labels["x"] = "y"
     assert other.labels == {}
+
+
+@mutable
+class Counted:
+    name: str
+    counts: dict[str, int] = field(default_factory=dict)
+
+
+@dataclass
+class WrittenCounted:
+    name: str
+    counts: dict[str, int] = field(default_factory=dict)
+
+
+def test_a_mutable_one_is_as_the_standard_librarys() -> None:
+    ours, theirs = Counted("a"), WrittenCounted("a")
+    for each in (ours, theirs):
+        each.name = "b"
+        each.counts["x"] = 1
+    assert asdict(ours) == asdict(theirs) == {"name": "b", "counts": {"x": 1}}
+    assert repr(ours) == repr(theirs).removeprefix("Written")
+    assert ours == Counted("b", {"x": 1}) != Counted("b")
+    assert Counted("a").counts is not Counted("a").counts
+    for each in (ours, theirs):
+        with pytest.raises(TypeError, match="unhashable"):
+            hash(each)
+    with pytest.raises(TypeError):
+        Counted()  # type: ignore[call-arg]
