@@ -1,12 +1,13 @@
 """The numbers that a listener holds its callers to, and the tally of how many there are."""
 
 from collections.abc import Container, Hashable
-from dataclasses import dataclass
+
+from snapshot.frozen import frozen
 
 LEAST_RATE = 1024  # bytes of an answer a second, on average, at both of its ends (threats D-46)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ListenerLimits:
     """Seconds, bytes and counts. A caller is a uid, an address or a node, as the transport says."""
 

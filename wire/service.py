@@ -1,7 +1,8 @@
 """What the connections of one listener share."""
 
-from dataclasses import dataclass, field
+from dataclasses import field
 
+from snapshot.frozen import mutable
 from wire.bounded_queue import BoundedQueue
 from wire.disconnect_watch import DisconnectWatch
 from wire.limits import ListenerLimits
@@ -10,7 +11,7 @@ from wire.routes import HttpRoute, Routes
 from wire.shedding import Gate
 
 
-@dataclass(slots=True)
+@mutable
 class Statistics:
     """What a listener has done since its start. `refused` counts error answers by their code."""
 
@@ -25,7 +26,7 @@ class Statistics:
         self.refused[code] = self.refused.get(code, 0) + 1
 
 
-@dataclass(slots=True)
+@mutable
 class HttpService:
     """`hosts`: the only Host headers that are answered, where given. `turns`: at routes with limits of their own.
     `headers` stand on every answer, also on those that no handler gives.

@@ -10,8 +10,10 @@ Pure: time and chance are arguments.
 import math
 from collections import OrderedDict
 from collections.abc import Callable, Hashable
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import Enum
+
+from snapshot.frozen import mutable
 
 
 class Concern(Enum):
@@ -31,7 +33,7 @@ class Concern(Enum):
         return self.value[1]
 
 
-@dataclass(slots=True)
+@mutable
 class Gate:
     """Counts the requests being worked on. `chance` gives a number in 0..1, which spreads the returns of a storm."""
 
