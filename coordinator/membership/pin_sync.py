@@ -1,18 +1,25 @@
 """The pin table of the fleet listener, brought to what the catalog says (rules J3, K34, H-000-3; threats M07).
 
 Certificates of nodes that were removed stay known, so that they can be told; the catalog itself has forgotten them.
+
+Whenever the state has changed, all of it is compared, by the hashes that the database has of the certificates, and only
+what is another is read, and pinned on the event loop. While nodes join that is every few seconds: to read and to judge
+all certificates of a large cluster each time stopped the loop for longer than anybody should wait.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
+from typing import Any
 
 import trio
 from sqlalchemy import select
+from sqlalchemy.engine import Row
 
 from coordinator.base.refusal import Refused
 from coordinator.base.threads import in_library
 from coordinator.database import object_store, schema
-from coordinator.database.database import Database, Transaction
+from coordinator.database.database import Database, Transaction, is_in
+from coordinator.database.documents import chunks
 from coordinator.membership.revocation import CERTIFICATES
 from wire.certificate import fingerprint
 from wire.logs import log
@@ -30,27 +37,59 @@ class Pinned:
     is_next: bool = False
 
 
-def read(database: Database, node_id: str | None = None) -> list[Pinned]:
-    """Of members, revoked ones too, and of nodes that were removed: of all, or of one."""
+@dataclass(frozen=True, slots=True)
+class PinStanding:
+    """Whose a certificate is, and as what."""
+
+    node_id: str
+    state: PinState
+
+
+@dataclass(frozen=True)
+class PinDifferences:
+    """What is another than it was known: hashes that are pinned no more, and what is pinned of the nodes of which
+    something is new. `next_ones`: of all nodes, the certificates whose first use ends the one before them.
+    """
+
+    gone: Set[str]
+    new: Sequence[Pinned]
+    next_ones: Set[str]
+
+
+def read(database: Database, node_id: str) -> list[Pinned]:
+    """Of a member, a revoked one too, or of a node that was removed."""
     with database.read() as transaction:
-        members = list(_members(transaction, node_id))
-        held = {member.der for member in members}
-        return [*members, *(pin for pin in _retired_pins(transaction, node_id) if pin.der not in held)]
+        return _read_pinned(transaction, [node_id])
+
+
+def read_differences(database: Database, known: Mapping[str, PinStanding]) -> PinDifferences:
+    """`known`: by hash. Of all nodes."""
+    with database.read() as transaction:
+        nodes = transaction.rows(_HASHES)
+        retired = {
+            row.certificate_sha256: PinStanding(row.node_id, PinState(row.code)) for row in transaction.rows(_RETIRED)
+        }
+        wanted = retired | dict(_list_standings(nodes))
+        others = {found.node_id for shown, found in wanted.items() if known.get(shown) != found}
+        pinned = [pin for chunk in chunks(sorted(others)) for pin in _read_pinned(transaction, chunk)]
+    next_ones = {row.next_certificate_sha256 for row in nodes if row.next_certificate_sha256 is not None}
+    return PinDifferences(known.keys() - wanted.keys(), pinned, next_ones)
 
 
 class PinSync:
-    """Keeps the table at what `read` says."""
+    """Keeps the table at what the catalog says."""
 
     def __init__(self, database: Database, table: PinTable) -> None:
         self.table = table
         self._database = database
-        self._next: set[str] = set()
+        self._next: Set[str] = set()
         self._reading = trio.Lock()  # or what was read first might be the last word, and let a revoked node in
 
     async def load(self) -> None:
-        """All of it: at the start, and when another replica has changed the catalog."""
+        """All of it: at the start, and when another replica may have changed the catalog."""
         async with self._reading:
-            self._bring_all(await in_library(read, self._database))
+            known = {pin.fingerprint: PinStanding(pin.node_id, pin.state) for pin in self.table}
+            self._bring_all(await in_library(read_differences, self._database, known))
 
     async def follow(self, node_id: str) -> None:
         """One node has joined, renewed, or left."""
@@ -61,48 +100,65 @@ class PinSync:
         """Whether the use of this certificate is to be confirmed (protocol 1: both pins hold until then)."""
         return shown in self._next
 
-    def _bring_all(self, pinned: Sequence[Pinned]) -> None:
-        refused = self.table.bring_to((pin.der, pin.node_id, pin.state) for pin in pinned)
-        for error in refused:
-            log.error("certificate not pinned", reason=error.reason.value, detail=str(error))
-        self._next = {fingerprint(pin.der) for pin in pinned if pin.is_next}
+    def _bring_all(self, found: PinDifferences) -> None:
+        for shown in found.gone:
+            self.table.remove(shown)
+        for pinned in found.new:
+            self._pin(pinned)
+        self._next = found.next_ones
 
-    def _bring_one(self, node_id: str, pinned: Sequence[Pinned]) -> None:
-        wanted = {fingerprint(pin.der): pin for pin in pinned}
+    def _bring_one(self, node_id: str, found: Sequence[Pinned]) -> None:
+        wanted = {fingerprint(pinned.der): pinned for pinned in found}
         if not wanted:
             self.table.set_state(node_id, PinState.REMOVED)
         for pin in self.table.of_node(node_id) if wanted else ():
             if pin.fingerprint not in wanted:
                 self.table.remove(pin.fingerprint)
-        for shown, wanted_pin in wanted.items():
-            self._pin(shown, wanted_pin)
+        for pinned in wanted.values():
+            self._pin(pinned)
+        self._next = self._next - wanted.keys() | {shown for shown, pinned in wanted.items() if pinned.is_next}
 
-    def _pin(self, shown: str, each: Pinned) -> None:
+    def _pin(self, each: Pinned) -> None:
         try:
             self.table.add(each.der, each.node_id, each.state)
         except PinRefusedError as error:
             log.error("certificate not pinned", reason=error.reason.value, detail=str(error))  # noqa: TRY400 - no trace needed
-            return
-        if each.is_next:
-            self._next.add(shown)
-        else:
-            self._next.discard(shown)
 
 
-def _members(transaction: Transaction, node_id: str | None) -> Iterator[Pinned]:
-    table = schema.nodes
-    chosen = select(table.c.node_id, table.c.certificate, table.c.next_certificate, table.c.revoked_at)
-    for row in transaction.rows(chosen if node_id is None else chosen.where(table.c.node_id == node_id)):
-        state = PinState.ACTIVE if row.revoked_at is None else PinState.REVOKED
+_node, _gone = schema.nodes.c, schema.retired_certificates.c
+_HASHES = select(_node.node_id, _node.certificate_sha256, _node.next_certificate_sha256, _node.revoked_at)
+_CERTIFICATES = select(_node.node_id, _node.certificate, _node.next_certificate, _node.revoked_at)
+_RETIRED = select(_gone.certificate_sha256, _gone.node_id, _gone.code)
+
+
+def _list_standings(nodes: Sequence["Row[Any]"]) -> Iterator[tuple[str, PinStanding]]:
+    for row in nodes:
+        standing = PinStanding(row.node_id, _state_of(row))
+        yield row.certificate_sha256, standing
+        if row.next_certificate_sha256 is not None:
+            yield row.next_certificate_sha256, standing
+
+
+def _state_of(row: "Row[Any]") -> PinState:
+    return PinState.ACTIVE if row.revoked_at is None else PinState.REVOKED
+
+
+def _read_pinned(transaction: Transaction, node_ids: Sequence[str]) -> list[Pinned]:
+    members = list(_member_pins(transaction, node_ids))
+    held = {member.der for member in members}
+    return [*members, *(pin for pin in _retired_pins(transaction, node_ids) if pin.der not in held)]
+
+
+def _member_pins(transaction: Transaction, node_ids: Sequence[str]) -> Iterator[Pinned]:
+    for row in transaction.rows(_CERTIFICATES.where(is_in(_node.node_id, node_ids))):
+        state = _state_of(row)
         yield Pinned(bytes(row.certificate), row.node_id, state)
         if row.next_certificate is not None:
             yield Pinned(bytes(row.next_certificate), row.node_id, state, is_next=True)
 
 
-def _retired_pins(transaction: Transaction, node_id: str | None) -> Iterator[Pinned]:
-    table = schema.retired_certificates
-    chosen = select(table)
-    for row in transaction.rows(chosen if node_id is None else chosen.where(table.c.node_id == node_id)):
+def _retired_pins(transaction: Transaction, node_ids: Sequence[str]) -> Iterator[Pinned]:
+    for row in transaction.rows(_RETIRED.where(is_in(_gone.node_id, node_ids))):
         try:
             der = object_store.get(transaction, f"{CERTIFICATES}/{row.certificate_sha256.removeprefix('sha256:')}")
         except Refused:

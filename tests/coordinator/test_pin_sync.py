@@ -5,7 +5,7 @@ import trio.testing
 
 from coordinator.database.database import Database
 from coordinator.membership import membership, pin_sync, revocation
-from coordinator.membership.pin_sync import Pinned, PinSync
+from coordinator.membership.pin_sync import Pinned, PinStanding, PinSync
 from tests.coordinator.candidates import NOW, Candidate, admit, found, join, remove_node, token_for
 from tests.coordinator.readings import held_reading
 from wire.certificate import fingerprint, make_identity
@@ -20,7 +20,7 @@ def candidate(database: Database, node_id: str) -> Candidate:
 
 
 def states(database: Database) -> set[tuple[bytes, PinState]]:
-    return {(each.der, each.state) for each in pin_sync.read(database)}
+    return {(each.der, each.state) for each in pin_sync.read_differences(database, {}).new}
 
 
 def test_members_revoked_ones_and_those_that_left(database: Database) -> None:
@@ -44,12 +44,12 @@ def test_while_a_certificate_is_renewed_both_are_known(database: Database) -> No
     old = candidate(database, "one")
     new = old.renewed()
     join(database, new, connection=old.pin)
-    assert set(pin_sync.read(database)) == {
+    assert set(pin_sync.read(database, "one")) == {
         Pinned(old.der, "one", PinState.ACTIVE),
         Pinned(new.der, "one", PinState.ACTIVE, is_next=True),
     }
     assert membership.confirm_pin(database, new.pin, now=NOW)
-    assert pin_sync.read(database) == [Pinned(new.der, "one", PinState.ACTIVE)]
+    assert pin_sync.read(database, "one") == [Pinned(new.der, "one", PinState.ACTIVE)]
 
 
 async def test_the_table_follows_one_node_and_all(database: Database) -> None:
@@ -88,3 +88,36 @@ async def test_an_older_reading_is_not_the_last_word(database: Database, second:
             nursery.start_soon(pins.follow, "one")
             await trio.testing.wait_all_tasks_blocked(0.1)
     assert [(pin.der, pin.state) for pin in pins.table] == [(one.der, PinState.REVOKED)]
+
+
+async def test_of_a_catalog_that_has_changed_a_little_that_alone_is_read(database: Database) -> None:
+    """rules K22, K34: whatever was pinned before the change is what a table that starts from nothing pins."""
+    found(database)
+    members = {name: admit(database, name) for name in ("one", "two", "three", "four")}
+    pins = PinSync(database, PinTable())
+    await pins.load()
+    new = members["one"].renewed()
+    join(database, new, connection=members["one"].pin)
+    revocation.revoke_node(database, "two", reason="x", actor="root", now=NOW)
+    remove_node(database, "three", reason="x", actor="root", now=NOW)
+    await pins.load()
+    assert pins.is_next(fingerprint(new.der))
+    known = {pin.fingerprint: PinStanding(pin.node_id, pin.state) for pin in pins.table}
+    assert known == {
+        members["one"].pin: PinStanding("one", PinState.ACTIVE),
+        new.pin: PinStanding("one", PinState.ACTIVE),
+        members["two"].pin: PinStanding("two", PinState.REVOKED),
+        members["three"].pin: PinStanding("three", PinState.REMOVED),
+        members["four"].pin: PinStanding("four", PinState.ACTIVE),
+    }
+    anew = PinSync(database, PinTable())
+    await anew.load()
+    assert {(pin.der, pin.node_id, pin.state) for pin in anew.table} == {
+        (pin.der, pin.node_id, pin.state) for pin in pins.table
+    }
+    assert not pin_sync.read_differences(database, known).new
+    assert membership.confirm_pin(database, new.pin, now=NOW)
+    differing = pin_sync.read_differences(database, known)
+    assert (differing.gone, differing.new) == ({members["one"].pin}, [])
+    await pins.load()
+    assert not pins.is_next(new.pin) and pins.table.find(members["one"].der) is None
