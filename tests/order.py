@@ -2,7 +2,8 @@
 
 A file stays with one worker, in its order: what its tests share is made once. Journeys go first, since they wait for
 timers of real programs while others work: begun last, a run would end with one that waits and nobody beside it. Where
-the tests of a journey share nothing, each goes to whoever is free.
+the tests of a journey share nothing, each goes to whoever is free. Then the files that take longest, of which some have
+one test: a model that is begun last keeps one worker while the others have nothing left.
 """
 
 from collections import Counter
@@ -12,16 +13,46 @@ from functools import cache
 from tests.citations import ROOT
 
 _JOURNEYS = "tests/journeys/"
+LONG = (
+    "tests/agent/test_reaction_retries.py",
+    "tests/coordinator/test_gates.py",
+    "tests/coordinator/test_instead.py",
+    "tests/coordinator/test_node_api.py",
+    "tests/coordinator/test_rollout_beside.py",
+    "tests/coordinator/test_rollout_replicas.py",
+    "tests/coordinator/test_rollout.py",
+    "tests/coordinator/test_servers_failover.py",
+    "tests/coordinator/test_upkeep.py",
+    "tests/snapshot/test_verify_properties.py",
+    "tests/coordinator/test_shared_documents.py",
+    "tests/agent/test_preparing.py",
+    "tests/coordinator/test_gates_model.py",
+    "tests/coordinator/test_peer_recovery.py",
+    "tests/agent/test_running.py",
+    "tests/coordinator/test_change_impact.py",
+    "tests/coordinator/test_run.py",
+    "tests/coordinator/test_moving.py",
+    "tests/store/test_probation.py",
+    "tests/agent/test_source.py",
+    "tests/coordinator/test_next_model.py",
+    "tests/coordinator/test_rollout_model.py",
+    "tests/agent/test_projection_killed.py",
+)
+"""What takes a worker five seconds and more of the processor's time, or has few tests for what it takes."""
 _SHARED = ('scope="module"', 'scope="session"')
 
 
 def sequence(node_ids: Sequence[str]) -> list[int]:
-    """Places: journeys as they stand, then the files that have the most tests. A file's own order stays."""
+    """Places: journeys as they stand, then what is long, then the files that have the most tests. A file's own order
+    stays.
+    """
     counts = Counter(map(_file, node_ids))
 
     def rank(place: int) -> tuple[int, int]:
-        node_id = node_ids[place]
-        return (0, 0) if node_id.startswith(_JOURNEYS) else (1, -counts[_file(node_id)])
+        file = _file(node_ids[place])
+        if file.startswith(_JOURNEYS):
+            return 0, 0
+        return (1, LONG.index(file)) if file in LONG else (2, -counts[file])
 
     return sorted(range(len(node_ids)), key=rank)
 

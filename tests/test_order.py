@@ -1,6 +1,7 @@
 """Journeys are begun first, and what shares something stays together."""
 
 from tests import order
+from tests.citations import ROOT
 
 APART, TOGETHER = "tests/journeys/test_probation.py", "tests/journeys/test_days.py"
 FEW, MANY = "tests/agent/test_few.py", "tests/wire/test_many.py"
@@ -10,9 +11,14 @@ def in_order(*node_ids):
     return [node_ids[place] for place in order.sequence(node_ids)]
 
 
-def test_journeys_are_first_then_the_files_with_the_most_tests():
+def test_journeys_are_first_then_what_is_long_then_the_files_with_the_most_tests():
     few, many, journey = [f"{FEW}::a"], [f"{MANY}::b", f"{MANY}::a"], [f"{TOGETHER}::b", f"{TOGETHER}::a"]
-    assert in_order(*few, *many, *journey) == [*journey, *many, *few]
+    longest, long = [f"{order.LONG[0]}::a"], [f"{order.LONG[1]}::a"]
+    assert in_order(*few, *many, *long, *longest, *journey) == [*journey, *longest, *long, *many, *few]
+
+
+def test_what_is_long_is_there():
+    assert [file for file in order.LONG if not (ROOT / file).is_file()] == []
 
 
 def test_a_file_keeps_its_own_order():

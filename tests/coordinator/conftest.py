@@ -23,6 +23,7 @@ EVERY = 4
 """Each fourth test is one of PostgreSQL in `make test`, where it takes more than twice the processor's time."""
 
 compiled.share()
+migrated.share()
 
 
 @pytest.hookimpl(tryfirst=True)  # before each parameter of the fixture gets a test

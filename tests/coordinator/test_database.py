@@ -15,7 +15,14 @@ from sqlalchemy import delete, insert, select, text
 from coordinator.base.refusal import Code, Refused
 from coordinator.database import cluster_state, migrations, schema
 from coordinator.database.database import Database
+from tests.coordinator import migrated
 from tests.coordinator.candidates import found
+
+
+@pytest.fixture(autouse=True)
+def as_shipped(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each migration is run (migrated.py)."""
+    monkeypatch.setattr(migrations, "upgrade", migrated.plain())
 
 
 def test_migrations_lead_to_the_schema(database: Database) -> None:

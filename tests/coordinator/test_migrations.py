@@ -8,16 +8,30 @@ from alembic.migration import MigrationContext
 from alembic.operations import Operations
 from sqlalchemy import Connection, MetaData, text
 
-from coordinator.database import catalog, cluster_state, declared_places, history_check, schema, scope_versions
+from coordinator.database import (
+    catalog,
+    cluster_state,
+    declared_places,
+    history_check,
+    migrations,
+    schema,
+    scope_versions,
+)
 from coordinator.database.database import Database
 from coordinator.membership import operators
 from coordinator.publishing import declarations, heads
 from coordinator.reports import last_seen
-from tests.coordinator import histories
+from tests.coordinator import histories, migrated
 from tests.coordinator.candidates import NOW, Candidate
 from wire.certificate import make_identity
 
 NODE = Candidate("node-a")
+
+
+@pytest.fixture(autouse=True)
+def as_shipped(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each migration is run (migrated.py)."""
+    monkeypatch.setattr(migrations, "upgrade", migrated.plain())
 
 
 @pytest.fixture

@@ -21,6 +21,7 @@ from tests.coordinator.daemon import PATIENT, Follower, TlsNode, refusal, runnin
 from tests.coordinator.founding import Founded
 from tests.fakes.ports import held_port
 from tests.logs import capture_logs
+from tests.world import programs
 from wire.certificate import NODE_LIFETIME_S, make_identity
 from wire.client import Call, ClientError, HttpClient, UnixConnector
 from wire.unix import unix_listener
@@ -38,6 +39,15 @@ def started(founded: Founded, before: str = "", text: str = "") -> subprocess.Po
         str(founded.folder / "coordinator.toml"),
     ]
     return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+
+def given_up(founded: Founded, status: int, text: str = "") -> str:
+    """What one says that ends by itself, with this status."""
+    file = founded.folder / "coordinator.toml"
+    file.write_text(text or founded.text())
+    ran = programs.run("holdfast-coordinator", file, folder=Path.cwd())
+    assert ran.status == status, ran
+    return ran.err
 
 
 def event(process: subprocess.Popen, name: str) -> dict:
@@ -120,10 +130,8 @@ def test_each_address_that_is_taken_is_named_with_its_setting(founded: Founded) 
             each.listen()
         founded.listen = f'admin = "127.0.0.1:{ports["admin"]}"'
         text = founded.text().replace('probes = "127.0.0.1:0"', f'probes = "127.0.0.1:{ports["probes"]}"')
-        with ended(started(founded, text=text)) as process:
-            _, said = process.communicate(timeout=120)
+        said = given_up(founded, run.COME_AGAIN, text)
     lines = said.splitlines()
-    assert process.returncode == run.COME_AGAIN
     assert len(lines) == 2
     for line, (name, port) in zip(lines, ports.items(), strict=True):
         assert f"127.0.0.1:{port}: another program listens there" in line
@@ -134,17 +142,14 @@ def test_each_address_that_is_taken_is_named_with_its_setting(founded: Founded) 
 
 def test_a_host_that_has_no_address_is_wrong_configuration(founded: Founded) -> None:
     text = founded.text().replace('join = "127.0.0.1:0"', 'join = "no-such-host.invalid:7444"')
-    with ended(started(founded, text=text)) as process:
-        _, said = process.communicate(timeout=120)
-    assert process.returncode == run.WRONG_CONFIGURATION
+    said = given_up(founded, run.WRONG_CONFIGURATION, text)
     assert said.startswith("holdfast-coordinator: no-such-host.invalid:7444: ")
     assert said.endswith("[listen] join\n") and said.count("\n") == 1
 
 
 def test_an_admin_socket_that_somebody_serves_is_named_with_its_setting(founded: Founded) -> None:
-    with unix_listener(founded.socket), ended(started(founded)) as process:
-        _, said = process.communicate(timeout=120)
-    assert process.returncode == run.COME_AGAIN
+    with unix_listener(founded.socket):
+        said = given_up(founded, run.COME_AGAIN)
     assert said.count("\n") == 1
     assert str(founded.socket) in said and "[listen] admin_socket" in said
 
@@ -152,17 +157,13 @@ def test_an_admin_socket_that_somebody_serves_is_named_with_its_setting(founded:
 def test_a_wrong_configuration_is_named_and_nothing_starts(founded: Founded) -> None:
     """rules A14, J39"""
     founded.settings = "head_lifetime = 1"
-    process = started(founded)
-    _, said = process.communicate(timeout=120)
-    assert process.returncode == run.WRONG_CONFIGURATION
+    said = given_up(founded, run.WRONG_CONFIGURATION)
     assert "did you mean head_lifetime_s" in said and "Traceback" not in said
 
 
 def test_before_there_is_a_cluster_it_says_how_one_begins(founded: Founded) -> None:
     Path(founded.configuration().certificate).unlink()
-    process = started(founded)
-    _, said = process.communicate(timeout=120)
-    assert process.returncode == run.WRONG_CONFIGURATION
+    said = given_up(founded, run.WRONG_CONFIGURATION)
     assert "no such file; a cluster begins with `holdfastctl init`" in said and "Traceback" not in said
 
 
@@ -177,9 +178,7 @@ async def test_a_second_coordinator_on_one_sqlite_file_stops_at_once(founded: Fo
 def test_a_database_that_does_not_answer_ends_the_start_with_a_word(founded: Founded, tmp_path: Path) -> None:
     """rules P1: unlike wrong configuration it is worth another start."""
     founded.url = f"postgresql+psycopg://holdfast@/postgres?host={tmp_path}"
-    process = started(founded)
-    _, said = process.communicate(timeout=120)
-    assert process.returncode == run.COME_AGAIN
+    said = given_up(founded, run.COME_AGAIN)
     assert "the database does not answer" in said and "Traceback" not in said
     assert "has nothing to sign again" in said
 
@@ -189,9 +188,7 @@ def test_what_is_no_database_is_named(founded: Founded, tmp_path: Path, url: str
     """rules A14: another start would find the same."""
     (tmp_path / "notes.txt").write_text("these are notes, and no database at all\n" * 100)
     founded.url = url.format(tmp_path)
-    process = started(founded)
-    _, said = process.communicate(timeout=120)
-    assert process.returncode == run.WRONG_CONFIGURATION
+    said = given_up(founded, run.WRONG_CONFIGURATION)
     assert "database.url" in said and "Traceback" not in said
     assert ("not a database" in said) == ("notes" in url)
     assert (tmp_path / "notes.txt").read_text().startswith("these are notes")
@@ -210,9 +207,7 @@ def test_a_key_of_another_certificate_is_named(founded: Founded) -> None:
     """Both files and the remedy; never a question on a terminal"""
     other = make_identity("localhost", founded.now)
     (founded.folder / "server.key").write_bytes(other.key_pem)
-    process = started(founded)
-    _, said = process.communicate(timeout=60)
-    assert process.returncode == run.WRONG_CONFIGURATION
+    said = given_up(founded, run.WRONG_CONFIGURATION)
     for word in ("server.key", "server.crt", "made together"):
         assert word in said, said
 

@@ -60,6 +60,10 @@ def import_all() -> None:
     for name in LATE:
         with suppress(ModuleNotFoundError):  # of another version
             importlib.import_module(name)
+    with suppress(ModuleNotFoundError):
+        migrated = importlib.import_module("tests.coordinator.migrated")
+        migrated.share()
+        migrated.warm()
 
 
 @dataclass(frozen=True)
