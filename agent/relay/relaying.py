@@ -17,6 +17,7 @@ a head lists that do not lie here, `take` takes what came.
 """
 
 import os
+import random
 from collections.abc import AsyncIterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
@@ -42,10 +43,12 @@ from store.base.disk import refusal
 from store.base.errors import StoreError, StoreFault
 from store.base.pending import Pending
 from store.relay import PIECE_BYTES, RelayedContainer, RelayStore, digest_of
+from wire.backoff import BackOff
 from wire.logs import log
 from wire.messages import NEIGHBOURS_MAX, RelayCondition
 
 MOST_PARSED = 512  # heads: twice as many as a directory names nodes
+DROP_MOST_S = 300.0
 NO_ROOM = "it is more than [peers] relay_bytes lets this node keep for its neighbours"
 
 
@@ -60,6 +63,8 @@ class Relay:
     fetching: FetchBudget = field(init=False)
     damaged: dict[RelayedContainer, str] = field(default_factory=dict)  # found by whoever read it, and what was wrong
     refetch: set[str] = field(default_factory=set)  # ids of those that were dropped
+    _drop_back_off: BackOff = field(default_factory=lambda: BackOff(random.uniform, cap_s=DROP_MOST_S))
+    _drop_at: float = float("-inf")  # not before: a disk that takes no change would be asked with each request
     _taking: trio.Lock = field(default_factory=trio.Lock)
     _keeping: trio.Lock = field(default_factory=trio.Lock)  # another one: who hands in a file slowly holds up no update
     # Parsed once for each version; None where it is damaged.
@@ -173,15 +178,17 @@ class Relay:
             raise
 
     async def drop_damaged(self) -> None:
-        """So that it is fetched again. A disk that takes no change keeps it until the next look."""
+        """So that it is fetched again. A disk that takes no change keeps it, and is asked again after a while."""
         found = dict(self.damaged)
-        if not found:
+        if not found or trio.current_time() < self._drop_at:
             return
         try:
             gone = await self.node.threads.write(self.store.drop_damaged, *found)
         except (OSError, StoreError) as error:
+            self._drop_at = trio.current_time() + self._drop_back_off.note_failure()
             log.warning("damaged, and not dropped", files=len(found), error=str(error))
             return
+        self._drop_back_off.note_success()
         for kept in found:
             self.damaged.pop(kept, None)
         for kept in gone:

@@ -1,5 +1,6 @@
 """A relay of its site: what it fetches for itself it keeps for its neighbours, as it came."""
 
+import errno
 import hashlib
 from dataclasses import replace
 
@@ -404,6 +405,33 @@ async def test_what_is_kept_and_damaged_is_dropped_and_taken_again(made, mock_cl
     assert relay.missing(relay.node.holdings.head) == []
     assert await relay.take(_once(data), document.envelope)
     assert (await b.ask("documents", name)).body == data
+
+
+async def test_a_disk_that_takes_no_change_is_not_asked_with_each_request(made, mock_clock, monkeypatch):
+    """rules L35: a file that is damaged there, and cannot be dropped, is tried again after a back-off"""
+    b = made.asker("node-b")
+    await made.list(node_b={})
+    relay, tried = made.bench.outside.relay, []
+    document = made.document("qos_policy", sections={"classes": {}})
+    assert await relay.take(_once(document.to_bytes()), document.envelope)
+    await b.show(made.head("node-b", document))
+    name = document.envelope.snapshot_id
+    turn_a_byte(relay.store.document(name), document.to_bytes().index(document.sections[0]))
+    drop = relay.store.drop_damaged
+
+    def refuse(*found: object) -> list[object]:
+        tried.append(found)
+        raise OSError(errno.EROFS, "Read-only file system")
+
+    monkeypatch.setattr(relay.store, "drop_damaged", refuse)
+    for _ in range(20):
+        with pytest.raises(ClientError):
+            await b.ask("documents", name)
+    assert len(tried) == 1 and relay.store.document(name) is not None
+    monkeypatch.setattr(relay.store, "drop_damaged", drop)
+    mock_clock.jump(600)
+    await relay.drop_damaged()
+    assert relay.store.document(name) is None
 
 
 async def test_a_turned_signature_is_found_too(made, mock_clock):
