@@ -16,6 +16,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 
 from agent.access.access import Access, AccessRule, Readers
 from agent.files import former_folders
+from agent.files.access_lists import list_of
 from agent.files.file_access import FileAccess
 from agent.files.generations import FilesError, Generations, Permissions
 from agent.files.layout import ProjectedScope, folder_of
@@ -205,7 +206,6 @@ NO_LISTS = """
 import subprocess, sys
 from pathlib import Path
 sys.path.insert(0, sys.argv[2])
-from agent.files import former_folders
 from tests.agent.test_projection import READERS, FileAccess, FilesError, Generations, Permissions, Projection, scope
 
 folder = Path(sys.argv[1])
@@ -496,6 +496,35 @@ def test_of_many_files_a_folder_that_is_over_is_used_again(tmp_path):
     assert os.read(opened, 9) == b"0"
     os.close(opened)
     os.close(reader)
+
+
+def test_a_folder_that_is_used_again_is_for_the_readers_of_its_scope_alone(tmp_path):
+    """rules S5: and for nobody before, once it has expired and was renewed."""
+    whose = FileAccess.from_configuration("scope", Permissions(), READERS)
+    made = Projection(Generations(tmp_path, "active", whose.top, 1.0), whose)
+    places, rights = [], []
+    for number, grade in enumerate([*["fresh"] * 5, "expired", *["fresh"] * 4], start=1):
+        sections = {**MANY, "routes.000": b"%d" % number}
+        made.project(number, [scope("route_policy", sections, grade=grade)], 100.0 * number)
+        assert files_of(tmp_path) == expected(sections)
+        place = tmp_path / "active/route_policy"
+        files = {(stat.S_IMODE(path.stat().st_mode), list_at(path)) for path in place.iterdir()}
+        assert len(files) == 1
+        rights.append((*files.pop(), stat.S_IMODE(place.stat().st_mode), list_at(place)))
+        places.append(place.stat().st_ino)
+    assert places[3] == places[0]
+    assert places[9] == places[6]  # not of the former readers' folders
+    assert {rights.index(right) for right in rights} == {0, 5}
+    assert (rights[0][0], rights[0][2]) == (0o640, 0o750)
+    assert (rights[5][0], rights[5][2]) == (0o600, 0o700)
+
+
+def list_at(path: Path) -> bytes:
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        return list_of(descriptor)
+    finally:
+        os.close(descriptor)
 
 
 def test_within_the_grace_time_no_folder_is_used_again(tmp_path):
