@@ -73,6 +73,7 @@ class Routes:
     def __init__(self, *routes: HttpRoute) -> None:
         self._by_length: dict[int, list[HttpRoute]] = {}
         self._longer: list[HttpRoute] = []  # those that take more segments than they have
+        self._fixed: dict[tuple[str, tuple[str, ...]], HttpRoute] = {}  # those that name nothing, which go first
         for route in routes:
             self._add(route)
 
@@ -83,11 +84,16 @@ class Routes:
         same_length.append(route)
         if route.takes_rest:
             self._longer.append(route)
+        if not any(segment.startswith("{") for segment in route.segments):
+            self._fixed[route.method, route.segments] = route
         same_length.sort(key=lambda other: [segment.startswith("{") for segment in other.segments])
 
     def find(self, request: Request) -> HttpRoute:
         """The route of a request, whose parameters are set; HttpError 404 or 405. HEAD is answered as GET."""
         method = "GET" if request.method == "HEAD" else request.method
+        fixed = self._fixed.get((method, request.segments))
+        if fixed is not None:
+            return fixed
         allowed = set()
         longer = [route for route in self._longer if len(request.segments) > len(route.segments)]
         for route in self._by_length.get(len(request.segments), []) + longer:
