@@ -233,9 +233,17 @@ def report(folder: Path, port: int, count: int, now: int) -> None:
         callers.append(context_of(folder, f"n{number}").wrap_socket(raw, server_hostname="localhost"))
     each_once(callers, requests)
     print(time.monotonic(), flush=True)
-    for _ in range(ROUNDS):
-        each_once(callers, requests)
+    for number in range(1, ROUNDS + 1):
+        each_once(callers, [_later(request, sent_at, number, now) for request in requests])
     print(time.monotonic())
+
+
+def _later(request: bytes, sent_at: str, seconds: int, now: int) -> bytes:
+    """What a node at rest says a little later, in as many bytes."""
+    later = request.replace(sent_at.encode(), format_time(now + seconds).encode())
+    return later.replace(b'"uptime_s":12', b'"uptime_s":%d' % (12 + seconds)).replace(
+        b'"age_s":3', b'"age_s":%d' % (seconds % 10)
+    )
 
 
 def report_of(node_id: str, scopes: dict[str, object], sent_at: str) -> bytes:

@@ -415,3 +415,96 @@ def test_of_reports_of_many_scopes_fewer_are_remembered() -> None:
     small = body()
     reader.read(small)
     assert reader.read(small).active is reader.read(small).active
+
+
+LATER_TODAY = {
+    "sent_at": "2027-01-15T23:59:59Z",
+    "uptime_s": 999_999_999_999_999,
+    "head": {"generation": 2, "authority_epoch": 1, "age_s": 0, "grade": "fresh"},
+    "clock": {"synchronised": True, "offset_floor_s": 17},
+}
+
+
+def test_a_report_at_rest_is_known_at_another_time() -> None:
+    """Nothing of it is parsed; and it comes to the same."""
+    reader = HeartbeatReader()
+    reader.read(body())
+    for later in (body(**LATER_TODAY), body(uptime_s=13), body()):
+        again = reader.read(later)
+        assert again == parse(later)
+        assert again.features is reader.read(body()).features
+    assert len(reader._same._known) == 1
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        {"sent_at": "2027-01-16T08:00:00Z"},
+        {"uptime_s": 2**53 - 1},
+        {"boot_id": "another"},
+        {"node_id": "node-b"},
+        {"state": "degraded"},
+        {"head": None},
+        {"head": {**LATER_TODAY["head"], "generation": 3}},
+        {"clock": {"synchronised": None, "offset_floor_s": -1}},
+        {"counters": {"rejections": 1}},
+        {"features": []},
+        {"journal": [event(5)]},
+        {"votes": [vote("route_policy")]},
+        {"limits": {"route_policy": LIMITS}},
+        {"of_later": 1},
+        {"scopes": {"route_policy": scope(mark(4))}},
+    ],
+)
+def test_a_report_that_says_something_else_is_read(other: Mapping[str, object]) -> None:
+    """rules K30: also right after the one that it differs from, and twice."""
+    reader = HeartbeatReader()
+    for each in (body(), body(**other), body(), body(**other), body(**LATER_TODAY)):
+        assert reader.read(each) == parse(each)
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        (b'"uptime_s":12', b'"uptime_s":-12'),
+        (b'"uptime_s":12', b'"uptime_s":012'),
+        (b'"uptime_s":12', b'"uptime_s":12.0'),
+        (b'"uptime_s":12', b'"uptime_s":12e1'),
+        (b'"uptime_s":12', b'"uptime_s":9007199254740992'),
+        (b'"uptime_s":12', b'"uptime_s":"12"'),
+        (b'"uptime_s":12', b'"uptime_s":'),
+        (b'"age_s":3', b'"age_s":-3'),
+        (b'"offset_floor_s":0', b'"offset_floor_s":-'),
+        (b"T08:00:00Z", b"T24:00:00Z"),
+        (b"T08:00:00Z", b"T08:00:60Z"),
+        (b"T08:00:00Z", b"T08:00:00"),
+        (b"01-15T08", b"02-30T08"),
+    ],
+)
+def test_a_time_that_is_none_is_refused_beside_a_report_that_is_known(wrong: tuple[bytes, bytes]) -> None:
+    """rules K53: what is not looked at is in form all the same."""
+    reader, good = HeartbeatReader(), body()
+    reader.read(good)
+    head, sent, tail = good.partition(b',"sent_at":')
+    bad = head.replace(*wrong) + sent + tail.replace(*wrong)
+    assert bad != good
+    for _ in range(2):
+        with pytest.raises(Refused) as caught:
+            reader.read(bad)
+        assert caught.value.code is Code.BAD_REQUEST
+    for mark_of_ours in (b"\0", b""):
+        with pytest.raises(Refused):
+            reader.read(good.replace(b":12}", b":" + mark_of_ours + b"}"))
+    assert reader.read(good) == parse(good)
+
+
+def test_only_so_many_reports_are_known() -> None:
+    """threats D-51: also not those that are long."""
+    reader = HeartbeatReader(most=2)
+    for number in (1, 2, 3, 1):
+        each = body(f"node-{number}")
+        assert reader.read(each) == parse(each)
+    assert len(reader._same._known) == 2
+    reader.read(long := body(counters={f"c{number}": number for number in range(250)}))
+    assert reader.read(long) == parse(long)
+    assert len(reader._same._known) == 2
