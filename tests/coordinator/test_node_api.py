@@ -471,7 +471,7 @@ async def test_a_heartbeat_that_is_out_of_form_or_not_the_nodes_own_is_refused(f
     async with running(founded) as at:
         node, other = await at.admit("node-a"), await at.admit("node-b")
         good = report(node)
-        texts = (b"{}", b"[]", b"{", good.replace(b"active", b"ac\\u0000ive"), good[:-1] + b',"x":1}')
+        texts = (b"{}", b"[]", b"{", good.replace(b"active", b"ac\\u0000ive"))
         encodings = (good.decode().encode(name) for name in ("utf-16", "utf-16-le", "utf-32", "utf-8-sig"))
         for bad in (*texts, *encodings, good.replace(b"active", b"BANANA")):
             assert await refusal(node.report(bad)) == "bad_request"
