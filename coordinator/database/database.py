@@ -71,6 +71,7 @@ NO_SEED_REMEDY = (
     "where all have lost it, an owner brings it: holdfastctl coordinators recover"
 )
 _HISTORY = select(schema.pointers.c.key).limit(1)
+_AUDIT = insert(schema.audit)
 CANCEL_EXPORT = "holdfastctl export --cancel"
 # Of a move of the whole cluster (membership/moving.py): the first ends all changes here.
 MOVED_TO, MOVED_FROM = "to", "from"
@@ -217,7 +218,7 @@ class Transaction:
             }
             for action, subject, before, after in acts
         ]
-        self.run(insert(schema.audit), rows)
+        self.run(_AUDIT, rows)
 
 
 @cache

@@ -12,13 +12,13 @@ from dataclasses import dataclass
 from typing import Any
 
 import trio
-from sqlalchemy import select
+from sqlalchemy import BindParameter, bindparam, select
 from sqlalchemy.engine import Row
 
 from coordinator.base.refusal import Refused
 from coordinator.base.threads import in_library
 from coordinator.database import object_store, schema
-from coordinator.database.database import Database, Transaction, is_in
+from coordinator.database.database import Database, Transaction
 from coordinator.database.documents import chunks
 from coordinator.membership.revocation import CERTIFICATES
 from wire.certificate import fingerprint
@@ -127,8 +127,12 @@ class PinSync:
 
 _node, _gone = schema.nodes.c, schema.retired_certificates.c
 _HASHES = select(_node.node_id, _node.certificate_sha256, _node.next_certificate_sha256, _node.revoked_at)
-_CERTIFICATES = select(_node.node_id, _node.certificate, _node.next_certificate, _node.revoked_at)
+_IDS: BindParameter[str] = bindparam("ids", expanding=True)
+_CERTIFICATES = select(_node.node_id, _node.certificate, _node.next_certificate, _node.revoked_at).where(
+    _node.node_id.in_(_IDS)
+)
 _RETIRED = select(_gone.certificate_sha256, _gone.node_id, _gone.code)
+_RETIRED_OF = _RETIRED.where(_gone.node_id.in_(_IDS))
 
 
 def _list_standings(nodes: Sequence["Row[Any]"]) -> Iterator[tuple[str, PinStanding]]:
@@ -150,7 +154,7 @@ def _read_pinned(transaction: Transaction, node_ids: Sequence[str]) -> list[Pinn
 
 
 def _member_pins(transaction: Transaction, node_ids: Sequence[str]) -> Iterator[Pinned]:
-    for row in transaction.rows(_CERTIFICATES.where(is_in(_node.node_id, node_ids))):
+    for row in transaction.rows(_CERTIFICATES, {"ids": list(node_ids)}):
         state = _state_of(row)
         yield Pinned(bytes(row.certificate), row.node_id, state)
         if row.next_certificate is not None:
@@ -158,7 +162,7 @@ def _member_pins(transaction: Transaction, node_ids: Sequence[str]) -> Iterator[
 
 
 def _retired_pins(transaction: Transaction, node_ids: Sequence[str]) -> Iterator[Pinned]:
-    for row in transaction.rows(_RETIRED.where(is_in(_gone.node_id, node_ids))):
+    for row in transaction.rows(_RETIRED_OF, {"ids": list(node_ids)}):
         try:
             der = object_store.get(transaction, f"{CERTIFICATES}/{row.certificate_sha256.removeprefix('sha256:')}")
         except Refused:

@@ -16,7 +16,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import delete, func, insert, select, update
+from sqlalchemy import bindparam, delete, func, insert, select, update
 from sqlalchemy.engine import Row
 
 from coordinator.base.refusal import bound_text
@@ -118,9 +118,11 @@ def settle(transaction: Transaction, outcomes: Sequence[RefusalOutcome]) -> None
             _write(transaction, (outcome.node_id, outcome.scope), before, outcome.after)
 
 
+_FORGET = delete(schema.standing_refusals).where(schema.standing_refusals.c.node_id == bindparam("gone"))
+
+
 def forget(transaction: Transaction, node_id: str) -> None:
-    table = schema.standing_refusals
-    transaction.run(delete(table).where(table.c.node_id == node_id))
+    transaction.run(_FORGET, [{"gone": node_id}])
 
 
 # ---- what a report says
