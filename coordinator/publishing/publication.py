@@ -177,10 +177,13 @@ def draft(issue: Issue, situation: Situation, told: NodeContents, shared: Shared
 
 
 def _known_head(case: _Case, publication: Publication) -> KnownHead:
-    """As it would be read again."""
+    """As it would be read again. What is listed as before has its number on record."""
     listing, candidates = publication.listing, publication.candidates
-    last_listed = _greatest_numbers(case.situation.last_listed, listing)
-    last = _greatest_numbers(_greatest_numbers(case.situation.last, listing), candidates)
+    scopes = {made.envelope.scope for made in case.new} | {TRUST_BUNDLE}
+    listed = {scope: listing[scope] for scope in scopes & listing.keys()}
+    coming = {scope: candidates[scope] for scope in scopes & candidates.keys()}
+    last_listed = _greatest_numbers(case.situation.last_listed, listed)
+    last = _greatest_numbers(_greatest_numbers(case.situation.last, listed), coming)
     return KnownHead(publication.head.snapshot_id, listing, candidates, last, last_listed)
 
 
@@ -201,14 +204,14 @@ def _settle(case: _Case, scope: Scope, *, is_changed: bool) -> None:
     is_settled = not is_changed and name not in situation.recoveries and name not in situation.refusing
     try:
         if held is not None and is_settled and _stays(case, held):
-            _list_held(case, held)
+            _list_held(case, name, held)
         else:
             with _signing():
                 _renew(case, held, case.told.compile_(scope))
     except Unpublishable as fault:
         case.failed[name] = fault
         if held is not None:
-            _list_held(case, held)
+            _list_held(case, name, held)
 
 
 def _stays(case: _Case, held: PublishedDocument, holder: VerifierState | None = None) -> bool:
@@ -226,18 +229,19 @@ def _fits(holder: VerifierState, held: Envelope) -> bool:
 
 
 def _renew(case: _Case, held: PublishedDocument | None, content: ScopeContent) -> None:
-    allowed = governing(case.situation.recoveries.get(content.scope.name), content)
+    name = content.scope.name
+    allowed = governing(case.situation.recoveries.get(name), content)
     if allowed is not None:
         content = content_of(allowed)
     instead = _instead(case, held, content)
     if instead is not None:
         content, allowed = instead, None
     if held is not None and held.content_hash == content.content_hash and _stays(case, held):
-        _list_held(case, held)
+        _list_held(case, name, held)
         return
-    coming = case.situation.candidates.get(content.scope.name)
+    coming = case.situation.candidates.get(name)
     if coming is not None and (allowed, instead) == (None, None) and _is_still_good(case, coming, content, case.holder):
-        _list_held(case, coming)
+        _list_held(case, name, coming)
         return
     base = held if instead is None and held is not None and _is_last_listed(case, held) else None
     if allowed is not None and _last_listed_pair(case, content) == (
@@ -249,7 +253,7 @@ def _renew(case: _Case, held: PublishedDocument | None, content: ScopeContent) -
         made = _share(case, base, content, case.holder)
     else:
         made = _publish(case, base, content, _next_version(case, content))
-    _list_held(case, made)
+    _list_held(case, name, made)
 
 
 def _is_still_good(case: _Case, coming: PublishedDocument, content: ScopeContent, holder: VerifierState) -> bool:
@@ -604,8 +608,7 @@ class _Marks(Mapping[str, Mark]):
         return sum(1 for _ in self)
 
 
-def _list_held(case: _Case, held: PublishedDocument) -> None:
-    scope = held.envelope.scope
+def _list_held(case: _Case, scope: str, held: PublishedDocument) -> None:
     case.listing[scope], case.listed[scope] = held.entry, held
     if held is not case.situation.held.get(scope):
         case.new.append(held)
