@@ -37,6 +37,7 @@ def libraries(name: str) -> frozenset[str]:
     return frozenset(found - OURS - sys.stdlib_module_names)
 
 
+@cache
 def taken_up(path: str) -> frozenset[str]:
     """The modules that call a library and that a file of tests takes up by itself."""
     module = Module(path, (ROOT / path).read_text())

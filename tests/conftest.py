@@ -1,5 +1,6 @@
 """What tests of several packages share."""
 
+import gc
 import os
 import tempfile
 from collections import Counter
@@ -20,6 +21,14 @@ settings.load_profile("holdfast")
 
 if folder := memory_folder():
     os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", folder)
+
+
+@pytest.hookimpl(hookwrapper=True)
+def pytest_collection():
+    """What is collected is kept to the end: half a million objects, and no look through them frees one meanwhile."""
+    gc.disable()
+    yield
+    gc.enable()
 
 
 @pytest.hookimpl(trylast=True)

@@ -2,8 +2,9 @@
 
 A file stays with one worker, in its order: what its tests share is made once. Journeys go first, since they wait for
 timers of real programs while others work: begun last, a run would end with one that waits and nobody beside it. Where
-the tests of a journey share nothing, each goes to whoever is free. Then the files that take longest, of which some have
-one test: a model that is begun last keeps one worker while the others have nothing left.
+the tests of a journey share nothing, each goes to whoever is free. The house's own rules are one unit: all of them read
+the whole source. Then the files that take longest, of which some have one test: a model that is begun last keeps one
+worker while the others have nothing left.
 """
 
 from collections import Counter
@@ -13,6 +14,7 @@ from functools import cache
 from tests.citations import ROOT
 
 _JOURNEYS = "tests/journeys/"
+HOUSE = "tests"
 LONG = (
     "tests/agent/test_reaction_retries.py",
     "tests/coordinator/test_gates.py",
@@ -43,8 +45,8 @@ _SHARED = ('scope="module"', 'scope="session"')
 
 
 def sequence(node_ids: Sequence[str]) -> list[int]:
-    """Places: journeys as they stand, then what is long, then the files that have the most tests. A file's own order
-    stays.
+    """Places: journeys as they stand, the house's own, what is long, then the files that have the most tests. A file's
+    own order stays.
     """
     counts = Counter(map(_file, node_ids))
 
@@ -52,14 +54,18 @@ def sequence(node_ids: Sequence[str]) -> list[int]:
         file = _file(node_ids[place])
         if file.startswith(_JOURNEYS):
             return 0, 0
-        return (1, LONG.index(file)) if file in LONG else (2, -counts[file])
+        if _is_of_the_house(file):
+            return 1, 0
+        return (2, LONG.index(file)) if file in LONG else (3, -counts[file])
 
     return sorted(range(len(node_ids)), key=rank)
 
 
 def unit(node_id: str) -> str:
-    """What is given to a worker as a whole: a file, or one test of a journey."""
+    """What is given to a worker as a whole: a file, the house's files, or one test of a journey."""
     file = _file(node_id)
+    if _is_of_the_house(file):
+        return HOUSE
     return node_id if file.startswith(_JOURNEYS) and shares_nothing(file) else file
 
 
@@ -68,6 +74,10 @@ def shares_nothing(file: str) -> bool:
     """No fixture of its own is made once for all its tests."""
     text = (ROOT / file).read_text()
     return not any(word in text for word in _SHARED)
+
+
+def _is_of_the_house(file: str) -> bool:
+    return file.rpartition("/")[0] == HOUSE
 
 
 def _file(node_id: str) -> str:

@@ -4,6 +4,7 @@ from tests import order
 from tests.citations import ROOT
 
 APART, TOGETHER = "tests/journeys/test_probation.py", "tests/journeys/test_days.py"
+HOUSE = "tests/test_order.py"
 FEW, MANY = "tests/agent/test_few.py", "tests/wire/test_many.py"
 
 
@@ -31,6 +32,16 @@ def test_a_file_keeps_its_own_order():
 def test_tests_of_a_journey_go_apart_where_they_share_nothing():
     assert order.unit(f"{APART}::a") != order.unit(f"{APART}::b")
     assert order.unit(f"{TOGETHER}::a") == order.unit(f"{TOGETHER}::b") == TOGETHER
+
+
+def test_the_house_s_files_are_one_after_the_journeys():
+    house = [f"{HOUSE}::a", f"{HOUSE.replace('order', 'style')}::a"]
+    assert {order.unit(each) for each in house} == {order.HOUSE}
+    assert in_order(f"{order.LONG[0]}::a", *house, f"{TOGETHER}::a") == [
+        f"{TOGETHER}::a",
+        *house,
+        f"{order.LONG[0]}::a",
+    ]
 
 
 def test_a_file_of_units_is_one():
