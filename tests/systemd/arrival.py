@@ -2,6 +2,7 @@
 
 import json
 import tomllib
+from concurrent.futures import ThreadPoolExecutor
 
 from tests.systemd.debs import AGENT, CLIENT, COORDINATOR, CTL, Packages
 from tests.systemd.lab import CLUSTER, FABRIC, MEMBER, STRANGER, WITHIN_S, Agent, Control, Lab, Node
@@ -50,8 +51,8 @@ projection_directory = "{folder}"
 
 
 def machines_boot(lab: Lab) -> None:
-    for machine in lab.machines:
-        machine.boot()
+    with ThreadPoolExecutor(len(lab.machines)) as pool:
+        list(pool.map(Machine.boot, lab.machines))
 
 
 def coordinator_without_a_cluster_says_how_one_begins(lab: Lab) -> None:
@@ -199,8 +200,8 @@ def begin(control: Control, *more: str) -> None:
 
 
 def until_serving(control: Control) -> None:
-    asked = ("env", f"HOLDFAST_ADMIN_SOCKET={control.socket}", "holdfastctl", "status")
-    control.machine.until(lambda: control.machine.run(*asked).status == 0, WITHIN_S, "the coordinator to serve")
+    control.machine.until(lambda: control.status, WITHIN_S, "the coordinator to serve")
+    control.ctl("status")
 
 
 def configure(agent: Agent, more: str = "", *, token_file: str = "") -> None:

@@ -70,7 +70,7 @@ def journals_hold_no_secret(lab: Lab) -> None:
 def upgrade_under_load_refuses_no_request_and_loses_nothing(lab: Lab, node: Node) -> None:
     agent, machine, further = node.agent, node.machine, node.further
     assert further is not None
-    packages = lab.packages.issued_again((AGENT, CLIENT), LATER, lab.folder / f"{LATER}-{node.debian}")
+    packages = lab.issued_again(LATER)
     machine.write("/srv/poll.py", POLL.read_text())
     before, further_before = agent.main_pid(), further.main_pid()
     with ThreadPoolExecutor(1) as pool:
@@ -96,7 +96,7 @@ def upgrade_under_load_refuses_no_request_and_loses_nothing(lab: Lab, node: Node
 def downgrade_below_the_format_of_the_store_is_refused(lab: Lab, node: Node) -> None:
     """A version that knows a later format comes, and goes not: it serves on, and nothing of the store is touched."""
     agent, machine = node.agent, node.machine
-    later = _later_format(lab, node)
+    later = _later_format(lab)
     arrival.install(machine, later, AGENT, CLIENT)
     agent.until_current()
     refused = machine.run("dpkg", "--install", f"/srv/{lab.packages.file(AGENT).name}")
@@ -124,7 +124,7 @@ def removal_keeps_the_state(lab: Lab, node: Node) -> None:
         check(list((machine.root / state.lstrip("/")).rglob("data.mdb")), f"{state} has lost its store")
     machine.switch.unplug(machine.name)
     try:
-        arrival.install(machine, _later_format(lab, node), AGENT)
+        arrival.install(machine, _later_format(lab), AGENT)
         agent.until_current()
         check(agent.state in RUNS_ON, f"installed again it is {agent.state}")
         active = ("systemctl", "is-active", *enabled)
@@ -169,11 +169,8 @@ STEPS = (
 )
 
 
-def _later_format(lab: Lab, node: Node) -> Packages:
-    into = lab.folder / f"{STORE_FORMAT_LATER}-{node.debian}"
-    if into.exists():
-        return Packages(into)
-    return lab.packages.issued_again((AGENT, CLIENT), STORE_FORMAT_LATER, into, _know_a_later_format)
+def _later_format(lab: Lab) -> Packages:
+    return lab.issued_again(STORE_FORMAT_LATER, _know_a_later_format)
 
 
 def _know_a_later_format(unpacked: Path) -> None:

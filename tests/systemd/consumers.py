@@ -5,7 +5,7 @@ refuses, one reboot without a coordinator, and the end of what is declared.
 """
 
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -189,10 +189,10 @@ def _until_it_shows(node: Node, consumer: Consumer, wanted: str) -> None:
     _until(node, is_shown, lambda: f"{consumer.name} to show {wanted}, not {seen}")
 
 
-def _until(node: Node, holds: Callable[[], object], said: Callable[[], str]) -> None:
+def _until(node: Node, holds: Callable[[], object], said: Callable[[], str], every_s: float = 0.3) -> None:
     """As a machine waits, with the last that was seen where it is in vain."""
     try:
-        node.machine.until(holds, WITHIN_S, "it", every_s=0.3)
+        node.machine.until(holds, WITHIN_S, "it", every_s=every_s)
     except Exception as error:
         raise AssertionError(f"{node.machine.name}: waited for {said()}") from error
 
@@ -212,7 +212,7 @@ def _until_refused(node: Node) -> None:
     for consumer in CONSUMERS:
         _until_it_refuses(node, consumer)
     told = ("nodes", "events", agent.node_id)
-    _until(node, lambda: _has_all(agent.control.ctl(*told), CONSUMERS), lambda: agent.control.ctl(*told))
+    _until(node, lambda: _has_all(agent.control.ctl(*told), CONSUMERS), lambda: agent.control.ctl(*told), every_s=1)
     node.machine.good("systemctl", "restart", *(consumer.unit for consumer in CONSUMERS))
     _until_shown(node, "second")
 
@@ -223,9 +223,12 @@ def _until_it_refuses(node: Node, consumer: Consumer) -> None:
     def explained() -> str:
         return node.agent.ask("explain", consumer.scope).out
 
-    _until(node, lambda: consumer.words in explained(), lambda: f"{consumer.name} to refuse it: {explained()}")
-    rejected = node.agent.status["scopes"][consumer.scope]["last_rejected"]
-    check(rejected["reason"] == "validator_refused", str(rejected))
+    def rejected() -> Mapping[str, object]:
+        return node.agent.status["scopes"][consumer.scope]["last_rejected"] or {}
+
+    _until(node, rejected, lambda: f"{consumer.name} to refuse it: {explained()}")
+    check(rejected()["reason"] == "validator_refused", str(rejected()))
+    check(consumer.words in explained(), explained())
 
 
 def _has_all(said: str, consumers: Iterable[Consumer]) -> bool:

@@ -52,7 +52,8 @@ class Packages:
             if name == AGENT:
                 change(unpacked)
                 (unpacked / "DEBIAN" / "md5sums").unlink()
-            _run("dpkg-deb", "--build", "--root-owner-group", str(unpacked), str(into / f"{name}_{version}_all.deb"))
+            deb = into / f"{name}_{version}_all.deb"
+            _run("dpkg-deb", "-Zgzip", "-z1", "--build", "--root-owner-group", str(unpacked), str(deb))  # for one test
             _run("rm", "-r", str(unpacked))
         return Packages(into)
 

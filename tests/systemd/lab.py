@@ -2,12 +2,14 @@
 
 import json
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from tests.systemd.control import Control, fetch
 from tests.systemd.debs import AGENT, CLIENT, COORDINATOR, CTL, Packages
 from tests.systemd.machines import Machine, MachineError, Ran
 from tests.systemd.network import Switch
@@ -20,7 +22,6 @@ MEMBER, STRANGER = "member", "stranger"
 SECTION = "services"  # of the scope of a service
 NOT_A_MEMBER = ("unenrolled", "joining")
 RUNS_ON = ("active", "degraded")  # on verified configuration, with its coordinator or without
-APPLIES = 5
 WITHIN_S = 120.0  # of what takes seconds, on a machine that has other work
 
 # One organization for each node, so that each can be given something new by itself.
@@ -58,56 +59,6 @@ spec: {{allow: [continue_services, preserve_routes, report_degraded], allow_unco
 
 
 @dataclass
-class Control:
-    """A coordinator's side of one cluster: its operator."""
-
-    machine: Machine
-    cluster: str
-    state: str
-    port: int
-    socket: str
-    _lock: threading.Lock = field(default_factory=threading.Lock)
-
-    def ctl(self, *words: str) -> str:
-        """As root, on the coordinator."""
-        return self.machine.good("env", f"HOLDFAST_ADMIN_SOCKET={self.socket}", "holdfastctl", *words)
-
-    def apply(self, text: str) -> None:
-        """All that is declared of the fabric."""
-        with self._lock:
-            self.machine.write("/srv/declared.yaml", text)
-            self._apply("/srv/declared.yaml")
-
-    def apply_folder(self, files: Mapping[str, str]) -> None:
-        """Files that lie together, beside what is declared already."""
-        with self._lock:
-            for name, text in files.items():
-                self.machine.write(f"/srv/folder/{name}", text)
-            self._apply("/srv/folder")
-
-    def _apply(self, place: str) -> None:
-        """One at a time. One that a node's join comes between is refused, and rightly so: it is made again."""
-        for _ in range(APPLIES):
-            try:
-                self.ctl("apply", "-f", place, "--yes")
-                return
-            except MachineError as error:
-                refused = error
-                if "concurrent_update" not in str(error):
-                    break
-        raise refused
-
-    @property
-    def certificate(self) -> str:
-        """The fingerprint of the one that it shows."""
-        return str(json.loads(self.ctl("status", "--json"))["certificate"]["sha256"])
-
-    @property
-    def ca(self) -> str:
-        return (self.machine.root / self.state.lstrip("/") / "tls" / "ca.pem").read_text()
-
-
-@dataclass
 class Agent:
     """One agent of a node: of the main cluster, or of a further one (`holdfast-agent@NAME`)."""
 
@@ -138,19 +89,24 @@ class Agent:
         place = ("env", f"HOLDFAST_SOCKET={self.run_folder}/agent.sock", f"HOLDFAST_FILES={self.run_folder}/active")
         return self.machine.run(*place, "holdfast", *words, user=user)
 
+    def fetch(self, path: str) -> dict[str, Any]:
+        """What the agent answers a member of the group; empty where there is no answer. Who asks again and again asks
+        so: to start the command takes a hundred times as much of a processor, which what is waited for would lack.
+        """
+        return fetch(self.machine, f"{self.run_folder}/agent.sock", path, user=MEMBER)
+
     @property
     def status(self) -> dict[str, Any]:
-        ran = self.ask("status", "--json")
-        if ran.status != 0:
-            raise MachineError(f"{self.machine.name}: holdfast status: exit {ran.status}\n{ran.err}")
-        found: dict[str, Any] = json.loads(ran.out)
+        """As `holdfast status --json` prints it."""
+        found = self.fetch("/v1/status")
+        if not found:
+            raise MachineError(f"{self.machine.name}: {self.unit} does not say its status")
         return found
 
     @property
     def state(self) -> str:
         """As it says; empty where there is no answer."""
-        ran = self.ask("status", "--json")
-        return str(json.loads(ran.out)["state"]) if ran.status == 0 else ""
+        return str(self.fetch("/v1/status").get("state", ""))
 
     def until_in(self, state: str, within_s: float = WITHIN_S) -> None:
         self.machine.until(lambda: self.state == state, within_s, f"{self.unit} to be {state}", every_s=0.3)
@@ -165,7 +121,11 @@ class Agent:
         ran = self.ask("get", self.scope, SECTION)
         if ran.status != 0 or "from its files" in ran.err:
             return 0
-        return int(json.loads(ran.out)[self.service]["endpoints"][0]["port"])
+        return _port_of(json.loads(ran.out), self.service)
+
+    def _served_port(self) -> int:
+        """The same, of the agent itself."""
+        return _port_of(self.fetch(f"/v1/scopes/{self.scope.replace('/', '%2F')}/sections/{SECTION}"), self.service)
 
     @property
     def service(self) -> str:
@@ -186,13 +146,21 @@ class Agent:
         self.control.apply(DECLARED.format(node=self.node_id, port=self.port))
         return self.port
 
+    def until_seen(self, port: int, within_s: float = WITHIN_S) -> None:
+        """Until that port is what services read."""
+        what = f"{self.unit} to serve port {port}"
+        self.machine.until(lambda: self._served_port() == port == self.seen_port(), within_s, what, every_s=0.3)
+
     def until_current(self, within_s: float = WITHIN_S) -> None:
         """Until what was declared last is what services read."""
-        what = f"{self.unit} to serve port {self.port}"
-        self.machine.until(lambda: self.seen_port() == self.port, within_s, what, every_s=0.3)
+        self.until_seen(self.port, within_s)
 
     def main_pid(self) -> int:
         return int(self.machine.good("systemctl", "show", "--property=MainPID", "--value", self.unit))
+
+
+def _port_of(services: Mapping[str, Any], service: str) -> int:
+    return int(services[service]["endpoints"][0]["port"]) if service in services else 0
 
 
 @dataclass
@@ -219,6 +187,15 @@ class Lab:
     control: Control
     nodes: tuple[Node, ...]
     further: Control | None = None
+    _issuing: threading.Lock = field(default_factory=threading.Lock)
+
+    def issued_again(self, version: str, change: Callable[[Path], None] = lambda _: None) -> Packages:
+        """What a node has, under a later version (debs.py): made once for all of them."""
+        into = self.folder / version
+        with self._issuing:
+            if not into.exists():
+                self.packages.issued_again((AGENT, CLIENT), version, into, change)
+        return Packages(into)
 
     @property
     def machines(self) -> tuple[Machine, ...]:
@@ -235,7 +212,7 @@ class Lab:
 def laboratory(packages: Packages, folder: Path) -> Iterator[Lab]:
     """The machines' disks and the switch between them; nothing is booted yet, and at the end nothing is left."""
     stopping = threading.Event()
-    trees = {suite: tree(suite, packages.depends(_roles(suite))) for suite in DEBIAN}
+    trees = _trees(packages)
     with ExitStack() as at_the_end:
         switch = Switch()
         at_the_end.callback(switch.close)
@@ -250,6 +227,13 @@ def laboratory(packages: Packages, folder: Path) -> Iterator[Lab]:
         for machine in machines.values():
             machine.make(hosts)
         yield _lab(packages, folder, stopping, machines)
+
+
+def _trees(packages: Packages) -> dict[str, Path]:
+    """By suite; made at a time, since much of it is downloading."""
+    with ThreadPoolExecutor(len(DEBIAN)) as pool:
+        made = {suite: pool.submit(tree, suite, packages.depends(_roles(suite))) for suite in DEBIAN}
+        return {suite: done.result() for suite, done in made.items()}
 
 
 def _roles(suite: str) -> tuple[str, ...]:

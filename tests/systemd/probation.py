@@ -76,7 +76,7 @@ def on_probation(agent: Agent) -> Iterator[int]:
 
 def until_back(agent: Agent, port: int) -> dict[str, Any]:
     """What is said of what was tried, once services read what was good."""
-    agent.machine.until(lambda: agent.seen_port() == port, WITHIN_S, f"{agent.unit} to go back to port {port}")
+    agent.until_seen(port)
     reverted: dict[str, Any] = _said_of(agent)["reverted"]
     return reverted
 

@@ -64,7 +64,8 @@ def _key(packages: list[str], sources: list[str]) -> str:
 def _make(place: Path, suite: str, packages: list[str], sources: list[str]) -> None:
     """Aside, and moved into place when it is whole."""
     new = place.with_name(f".{place.name}.{os.getpid()}")
-    command = ["mmdebstrap", "--quiet", "--mode=root", "--variant=minbase", f"--include={','.join(packages)}"]
+    how = ("--mode=root", "--variant=minbase", "--dpkgopt=force-unsafe-io")  # nothing to lose before it is whole
+    command = ["mmdebstrap", "--quiet", *how, f"--include={','.join(packages)}"]
     try:
         made = subprocess.run(
             [*command, suite, str(new)], input="\n".join(sources) + "\n", capture_output=True, text=True, check=False
