@@ -481,6 +481,11 @@ async def test_a_heartbeat_that_is_out_of_form_or_not_the_nodes_own_is_refused(f
         assert await refusal(node.report(b" " * (65 << 10))) == "too_large"
         assert (await at.ask("GET", "/v1/fleet"))["states"] == {"unseen": 2}
         assert (await node.report(good))["generation"] >= 1
+        later = good[:-1] + b',"x":[{"y":"\\u001b[2J"}]}'  # of a later release: it is passed over, and counted
+        assert (await node.report(later))["generation"] >= 1
+        assert at.daemon.coordinator.collector.newer == 1
+        assert (await at.ask("GET", "/v1/fleet"))["states"] == {"active": 1, "unseen": 1}
+        assert b"holdfast_coordinator_newer_reports_total 1.0" in (await at.probe("/metrics"))[1]
 
 
 # ---- storms
