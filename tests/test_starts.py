@@ -53,3 +53,12 @@ def test_what_a_program_says_of_itself_needs_no_library(program: str, option: st
 def test_each_subcommand_is_said_on_one_line_of_a_terminal(known: dict[str, tuple[str, str, str]]) -> None:
     column = max(map(len, known)) + 4
     assert [words for *_, words in known.values() if not words.endswith(".") or column + len(words) > 78] == []
+
+
+def test_a_coordinator_loads_what_few_of_them_need_where_it_is_needed() -> None:
+    """Migrations, stores in buckets, schemas of Configs."""
+    code = "import json, sys, coordinator.run; print(json.dumps(sorted(sys.modules)))"
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
+    loaded = set(json.loads(done.stdout))
+    assert "sqlalchemy" in loaded
+    assert loaded.isdisjoint({"alembic", "click", "httpx", "jsonschema", "psycopg", "rich"})

@@ -4,6 +4,7 @@ runs it, by its pinned certificate.
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from importlib import import_module
 from pathlib import Path
 
 import trio
@@ -12,7 +13,6 @@ from coordinator.base.storage_access import StorageAccess
 from coordinator.declared.kinds import StorageEndpoint
 from coordinator.storage.directory_store import DirectoryStore
 from coordinator.storage.node_store import open_node
-from coordinator.storage.s3_store import S3Access, opened_s3
 from coordinator.storage.store import OpenStore
 
 DIRECTORY, BUCKET, NODE = "directory", "bucket", "node"
@@ -38,6 +38,11 @@ class Ways:
     now: Callable[[], float]
     _threads: dict[str, trio.CapacityLimiter] = field(default_factory=dict)
 
+    def __post_init__(self) -> None:
+        """What speaks to buckets comes with httpx, a tenth of a start: where there is one, and before anybody asks."""
+        if any(not access.directory for access in self.access):
+            import_module("coordinator.storage.s3_store")
+
     @property
     def endpoint_ids(self) -> frozenset[str]:
         """The endpoints that coordinator.toml names."""
@@ -54,13 +59,16 @@ class Ways:
             thread = self._threads.setdefault(access.directory, trio.CapacityLimiter(1))
             store = DirectoryStore(Path(access.directory), thread)
             return StoreWay(f"{DIRECTORY} {access.directory}", store.open, self.coordinator_id)
-        return StoreWay(f"{BUCKET} {access.bucket}", lambda: opened_s3(self._bucket(access), self.now))
+        return StoreWay(f"{BUCKET} {access.bucket}", self._opening_bucket(access))
 
-    def _bucket(self, access: StorageAccess) -> S3Access:
-        return S3Access(
+    def _opening_bucket(self, access: StorageAccess) -> OpenStore:
+        from coordinator.storage.s3_store import S3Access, opened_s3  # noqa: PLC0415 - loaded above
+
+        bucket = S3Access(
             access.bucket,
             access.region,
             access.prefix,
             lambda: self.file_of(access.credentials),
             Path(access.ca_file) if access.ca_file else None,
         )
+        return lambda: opened_s3(bucket, self.now)
