@@ -1,7 +1,7 @@
 """The journals of nodes, as an operator reads them (protocol 3; rules A13, S55)."""
 
 import pytest
-from sqlalchemy import insert
+from sqlalchemy import insert, select
 
 from coordinator.base.refusal import Refused
 from coordinator.database import schema
@@ -53,13 +53,20 @@ def test_each_node_has_its_own_and_what_is_told_twice_is_there_once(cluster: Dat
 
 @pytest.mark.parametrize(
     "other",
-    [{"event": "x" * 65}, {"detail": {"deep": ["y"]}}, {"detail": "a\u202eb"}, {"kind": "state"}, {"at": "now"}],
+    [{"event": "x" * 65}, {"detail": {"deep": ["y"]}}, {"detail": "a\u202eb"}, {"at": "now"}],
 )
 def test_what_no_agent_of_ours_writes_is_refused(cluster: Database, other: dict[str, object]) -> None:
     """rules K53, threats D-59"""
     with pytest.raises(Refused):
         report(cluster, "node-a", told(1), {**told(2), **other})
     assert events.read(cluster, "node-a") == []
+
+
+def test_what_a_later_version_says_besides_is_not_kept(cluster: Database) -> None:
+    report(cluster, "node-a", told(1), {**told(2), "kind": "state"})
+    assert [each.sequence for each in events.read(cluster, "node-a")] == [2, 1]
+    with cluster.read() as transaction:
+        assert all("kind" not in row.body for row in transaction.rows(select(schema.events.c.body)))
 
 
 def test_what_an_earlier_version_took_is_bounded_and_safe_to_show(cluster: Database) -> None:
