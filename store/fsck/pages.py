@@ -10,11 +10,9 @@ What is inside the values has checksums of its own (`store.base.records`, `store
 
 import struct
 from collections.abc import Iterator
-from dataclasses import field
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import BinaryIO, NamedTuple
-
-from snapshot.frozen import mutable
 
 _PAGE = struct.Struct("=QHHHH")  # number, pad, flags, lower, upper
 _PAGES = struct.Struct("=I")  # of an overflow page, in place of lower and upper
@@ -49,7 +47,7 @@ class Tree(NamedTuple):
     root: int
 
 
-@mutable
+@dataclass
 class _Count:
     branch: int = 0
     leaf: int = 0
@@ -57,7 +55,7 @@ class _Count:
     entries: int = 0
 
 
-@mutable
+@dataclass
 class _Walk:
     """One look at one file."""
 

@@ -11,7 +11,8 @@ from agent.awaited import settings_without_a_node
 from agent.config.configuration import LocalTable, NodeTable, ServiceTable
 from agent.config.credentials import JOIN_TOKEN, NODE_KEY
 from agent.config.units import VALIDATE, Verb
-from coordinator.setup.configuration import DEFAULT_PATH, OPTIONAL
+from coordinator.base.places import DEFAULT_PATH
+from coordinator.setup.configuration import OPTIONAL
 from holdfast.ctl.machine import STATE
 from tests.citations import ROOT
 from tests.documented_commands import fault
