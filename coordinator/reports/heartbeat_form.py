@@ -73,10 +73,12 @@ class ReceivedHeartbeat:
         """Whether it says nothing that is said once."""
         return not (self.journal or self.votes or self.limits or self.is_newer)
 
-    def repeat(self, body: bytes) -> "ReceivedHeartbeat":
-        """The same in another text. Without a look at each member, which took longer than to recognise it."""
+    def repeat(self, body: bytes, scopes: "ReportedScopes") -> "ReceivedHeartbeat":
+        """The same in another text, with what is said of scopes there. Without a look at each member, which took longer
+        than to recognise it.
+        """
         again = object.__new__(ReceivedHeartbeat)
-        vars(again).update(vars(self), body=body.decode())
+        vars(again).update(vars(self), **vars(scopes), body=body.decode())
         return again
 
 
@@ -96,6 +98,9 @@ class ReportedScopes:
         return sum(map(len, (self.active, self.refused, self.validated, self.good, self.reverted)))
 
 
+NO_SCOPES = ReportedScopes({}, {}, frozenset(), {}, {})
+
+
 def parse(body: bytes, *, most: int = HEARTBEAT_BYTES) -> ReceivedHeartbeat:
     """`bad_request` for what is no heartbeat, holds control characters, or is too large (rules K53, P23)."""
     return _heartbeat_in(_parse(body, most), body)
@@ -109,7 +114,8 @@ class HeartbeatReader:
     what is read has a word in their place that nobody outside can know, and only if that is its member `scopes` are
     they its scopes. All that does not fit is read as a whole, so a body never comes to anything else here.
 
-    Of a node at rest the rest is the same, too, but for times: then nothing is parsed at all (same_reports.py).
+    Of a node at rest the rest is the same, too, but for times: then nothing is parsed at all (same_reports.py). Such a
+    report is remembered without its scopes, which are bounded by how many they are, and known as long as these are.
     """
 
     def __init__(self, most: int = MOST_REMEMBERED, most_scopes: int = SCOPES_REMEMBERED) -> None:
@@ -128,12 +134,13 @@ class HeartbeatReader:
         text, around = body[start:end], body[:start] + self._in_place + body[end:]
         key = hashlib.sha256(text).digest()
         same = key_of(around, key)
-        known = self._same.find(same)
-        if known is not None:
-            return known.repeat(body)
+        known, scopes = self._same.find(same), self._known.get(key)
+        if known is not None and scopes is not None:
+            self._known.move_to_end(key)
+            return known.repeat(body, scopes)
         report = self._read_once(body, text, around, key, most)
-        if report.is_at_rest:
-            self._same.keep(same, report.repeat(b""))
+        if report.is_at_rest and key in self._known:
+            self._same.keep(same, report.repeat(b"", NO_SCOPES))
         return report
 
     def _read_once(self, body: bytes, text: bytes, around: bytes, key: bytes, most: int) -> ReceivedHeartbeat:

@@ -498,6 +498,17 @@ def test_a_time_that_is_none_is_refused_beside_a_report_that_is_known(wrong: tup
     assert reader.read(good) == parse(good)
 
 
+def test_reports_that_are_known_hold_no_scopes_that_are_not() -> None:
+    """rules K53: one member that names other scopes in each report, and is at rest, takes no more memory either."""
+    reader = HeartbeatReader(most_scopes=100)
+    for start in range(0, 500, 50):
+        many = body(versions={f"service_assignment/org-{number}": 1 for number in range(start, start + 50)})
+        assert reader.read(many) == parse(many)
+        held = {id(each.active): len(each.active) for each in (*reader._known.values(), *reader._same._known.values())}
+        assert sum(held.values()) <= 100
+        assert reader.read(many) == parse(many)
+
+
 def test_only_so_many_reports_are_known() -> None:
     """threats D-51: also not those that are long."""
     reader = HeartbeatReader(most=2)
