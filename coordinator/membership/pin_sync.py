@@ -47,8 +47,8 @@ class PinStanding:
 
 @dataclass(frozen=True)
 class PinDifferences:
-    """What is another than it was known: hashes that are pinned no more, and what is pinned of the nodes of which
-    something is new. `next_ones`: of all nodes, the certificates whose first use ends the one before them.
+    """What is another than it was known: hashes that are pinned no more, also since what they are now cannot be read,
+    and what is pinned of the nodes of which something is new. `next_ones`: of all nodes, the certificates whose first use ends the one before them.
     """
 
     gone: Set[str]
@@ -73,7 +73,9 @@ def read_differences(database: Database, known: Mapping[str, PinStanding]) -> Pi
         others = {found.node_id for shown, found in wanted.items() if known.get(shown) != found}
         pinned = [pin for chunk in chunks(sorted(others)) for pin in _read_pinned(transaction, chunk)]
     next_ones = {row.next_certificate_sha256 for row in nodes if row.next_certificate_sha256 is not None}
-    return PinDifferences(known.keys() - wanted.keys(), pinned, next_ones)
+    at_hand = {fingerprint(pin.der) for pin in pinned}
+    gone = {shown for shown, standing in known.items() if wanted.get(shown) != standing and shown not in at_hand}
+    return PinDifferences(gone, pinned, next_ones)
 
 
 class PinSync:

@@ -2,7 +2,9 @@
 
 import trio
 import trio.testing
+from sqlalchemy import delete
 
+from coordinator.database import schema
 from coordinator.database.database import Database
 from coordinator.membership import membership, pin_sync, revocation
 from coordinator.membership.pin_sync import Pinned, PinStanding, PinSync
@@ -121,3 +123,18 @@ async def test_of_a_catalog_that_has_changed_a_little_that_alone_is_read(databas
     assert (differing.gone, differing.new) == ({members["one"].pin}, [])
     await pins.load()
     assert not pins.is_next(new.pin) and pins.table.find(members["one"].der) is None
+
+
+async def test_who_left_is_not_let_in_where_the_certificate_is_not_kept(database: Database) -> None:
+    """rules K22, threats M07: a table that knew the certificate comes to what one that starts from nothing pins."""
+    one = candidate(database, "one")
+    pins = PinSync(database, PinTable())
+    await pins.load()
+    assert pins.table.find(one.der).state is PinState.ACTIVE
+    remove_node(database, "one", reason="x", actor="root", now=NOW)
+    with database.engine.begin() as connection:  # as of a release that kept none, or a damaged one
+        connection.execute(delete(schema.objects).where(schema.objects.c.key.like("certificates/%")))
+    await pins.load()
+    assert pins.table.find(one.der) is None
+    await pins.load()
+    assert len(pins.table) == 0
