@@ -194,27 +194,31 @@ class Connection:
         if self._reader.is_in_body or self._reader.broken:
             return False
         self._reader.finish()
+        if self._reader.has_more:  # requests that came together: nothing is waited for between them
+            await trio.lowlevel.checkpoint()
         return True
 
     # ---- letting a request in
 
     def _request(self, head: RequestHead) -> Request:
+        self._judge(head)
         try:
             target = Target.parse(head.target)
         except BadTarget as error:
             raise HttpError(400, "bad_request", str(error)) from error
-        self._judge(head)
         return Request(head.method, target, head.lines.headers, self.peer, self)
 
     def _judge(self, head: RequestHead) -> None:
-        """How long the body is; and on a local socket, whether the caller was led here (threats U12)."""
+        """How long the body is, before anything else is refused: its end is that of the request. And on a local socket,
+        whether the caller was led here (threats U12).
+        """
         self._length = head.lines.length
-        for name, value in head.lines.misleading:
-            self._refuse_misled(name, value)
         if head.lines.framings > 1 or not head.version.startswith(b"1."):
             # Somebody in front of us may see another end of it (RFC 9112, 6.1): nothing that follows is believed.
             self._ambiguous = True
             raise HttpError(400, "bad_request", "a body with two lengths, or another HTTP than 1")
+        for name, value in head.lines.misleading:
+            self._refuse_misled(name, value)
 
     def _refuse_misled(self, name: bytes, value: bytes) -> None:
         """A browser or a proxy that was led to a local listener shows it by Host or Origin. Of a Unix socket, which no

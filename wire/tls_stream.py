@@ -6,7 +6,7 @@ of a heartbeat. It also refers to itself, and what OpenSSL keeps for it then wai
 does not see it: strangers who came and went took half a GiB. Nothing here does.
 
 The socket is waited for before it is read, since a caller seldom has the next request ready; so whoever reads gives
-others their turn. What is sent goes out at once where the kernel takes it, and gives others theirs after `TURN_BYTES`.
+others their turn, and gives it for each record of those that came together. What is sent goes out at once where the kernel takes it, and gives others theirs after `TURN_BYTES`.
 """
 
 import os
@@ -57,6 +57,8 @@ class TlsStream(trio.abc.Stream):
     async def receive_some(self, max_bytes: int | None = None) -> bytes:
         """b"" where the other end has said that nothing more comes; BrokenResourceError where it stops without it."""
         self._check()
+        if self._incoming.pending or self._tls.pending():
+            await trio.lowlevel.checkpoint()  # before anything is taken: a cancellation loses nothing
         while True:
             data = self._read(max_bytes or READ_BYTES)
             if self._outgoing.pending:

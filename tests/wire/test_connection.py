@@ -277,7 +277,14 @@ async def test_a_request_that_has_two_ends_is_the_last_of_its_connection(tmp_pat
     """threats N07; RFC 9112, 6.1: what one reads as a body is the next request to another."""
     both = head("/echo", "POST", content_length="3", transfer_encoding="chunked")
     async with unix_server(tmp_path) as (server, path):
-        for request in (both + b"0\r\n\r\n", head().replace(b"HTTP/1.1", b"HTTP/3.0")):
+        elsewhere = both.replace(b"/echo", b"/../echo")  # refused for its target, or its web page, all the same
+        led = both.replace(b"\r\n\r\n", b"\r\norigin: https://page\r\n\r\n")
+        for request in (
+            both + b"0\r\n\r\n",
+            elsewhere + b"0\r\n\r\n",
+            led + b"0\r\n\r\n",
+            head().replace(b"HTTP/1.1", b"HTTP/3.0"),
+        ):
             answer = await talk(path, request + head())
             assert code_of(answer) == (400, "bad_request")
             assert answer.count(b"HTTP/1.1 ") == 1

@@ -32,6 +32,7 @@ from wire.certificate import KeyPair, fingerprint, make_identity
 from wire.limits import REMOTE
 from wire.peer import PinState
 from wire.pins import PinTable
+from wire.request import Request, Response
 from wire.routes import Routes
 from wire.server import Server
 from wire.tls import PinnedTransport, PlainTransport, ServerAuthTransport
@@ -67,6 +68,39 @@ async def alert(port: int, made: ssl.SSLContext) -> str:
     with pytest.raises(ssl.SSLError) as caught:
         await asked(port, made)
     return str(caught.value.reason)
+
+
+async def test_requests_that_come_together_give_others_their_turn(tmp_path: Path) -> None:
+    """rules P10: who sends many at once, of which each is answered at once, does not keep the loop for itself."""
+    identity, alice = node(tmp_path, "alice")
+    table = PinTable()
+    table.add(alice, "alice")
+    answered = longest = 0
+
+    async def count(request: Request) -> Response:
+        nonlocal answered
+        answered += 1
+        return Response(200, (), b"")
+
+    async def others() -> None:
+        nonlocal answered, longest
+        while True:
+            longest, answered = max(longest, answered), 0
+            await trio.lowlevel.checkpoint()
+
+    async with pinned_server(tmp_path, table, get("/count", count)) as (_, port, der), trio.open_nursery() as nursery:
+        nursery.start_soon(others)
+        with await trio.to_thread.run_sync(plain_client, port, context(der, identity)) as caller:
+            many = head("/count") * 300
+            await trio.to_thread.run_sync(caller.sendall, many + head("/count", connection="close"))
+            await trio.to_thread.run_sync(_read_to_the_end, caller)
+        nursery.cancel_scope.cancel()
+    assert 0 < longest <= 2
+
+
+def _read_to_the_end(caller: ssl.SSLSocket) -> None:
+    while caller.recv(65536):
+        pass
 
 
 async def test_a_pinned_certificate_is_its_node(tmp_path: Path) -> None:

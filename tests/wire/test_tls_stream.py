@@ -146,6 +146,38 @@ async def test_a_long_answer_that_is_taken_at_once_gives_others_their_turn(tmp_p
         nursery.cancel_scope.cancel()
 
 
+async def test_records_that_came_together_give_others_their_turn(tmp_path: Path) -> None:
+    """rules P10: whoever reads them one by one waits for nothing, since all of them are here."""
+    turns = 0
+
+    async def others() -> None:
+        nonlocal turns
+        while True:
+            turns += 1
+            await trio.lowlevel.checkpoint()
+
+    async with pair(tmp_path) as (server, client), trio.open_nursery() as nursery:
+        for _ in range(200):
+            await client.send_all(b"x")
+        nursery.start_soon(others)
+        for _ in range(200):
+            assert await server.receive_some() == b"x"
+        assert turns > 150
+        nursery.cancel_scope.cancel()
+
+
+async def test_a_read_that_is_cancelled_loses_nothing(tmp_path: Path) -> None:
+    async with pair(tmp_path) as (server, client):
+        for _ in range(2):
+            await client.send_all(b"x")
+        assert await server.receive_some() == b"x"
+        with trio.CancelScope() as scope:
+            scope.cancel()
+            await server.receive_some()
+        assert scope.cancelled_caught
+        assert await server.receive_some() == b"x"
+
+
 def _take(descriptor: int) -> None:
     """From the socket alone, at once: the server never waits for it, nor does anybody else."""
     try:

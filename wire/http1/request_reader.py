@@ -70,6 +70,11 @@ class RequestReader:
         return self._left > 0 if self._http is None else self._http.their_state is h11.SEND_BODY
 
     @property
+    def has_more(self) -> bool:
+        """Whether something of the next request is here already."""
+        return bool(self._data)
+
+    @property
     def waits_for_continue(self) -> bool:
         """The caller sends no body before it is asked for it."""
         return self._http is not None and self._http.they_are_waiting_for_100_continue
