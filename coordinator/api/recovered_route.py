@@ -31,6 +31,7 @@ def asking_others_first(coordinator: Coordinator, route: HttpRoute) -> HttpRoute
 
 
 async def _ask_others(coordinator: Coordinator) -> bool:
-    """Once; whether nothing is missing then."""
+    """Once, of all calls that come meanwhile; whether nothing is missing then."""
     ask = coordinator.peers.ask
-    return ask is not None and not coordinator.standstill.recovery and await ask()
+    async with coordinator.peers.asking:
+        return ask is not None and not coordinator.standstill.recovery and await ask()

@@ -130,12 +130,14 @@ class Standstill:
 
 @dataclass
 class OtherCoordinators:
-    """`ask`: has them asked once for what is missing here (recovering.py); None where nobody can be. `take_up`: reads
-    all files again, as a reload does (run.py). `link`: the history of a seed, under this coordinator's identity.
-    `roots`: those that are named on this machine.
+    """`ask`: has them asked once for what is missing here (recovering.py); None where nobody can be. `asking`: held by
+    the one refused call that does (api/recovered_route.py). `take_up`: reads all files again, as a reload does
+    (run.py). `link`: the history of a seed, under this coordinator's identity. `roots`: those that are named on this
+    machine.
     """
 
     ask: Callable[[], Awaitable[bool]] | None = None
+    asking: trio.Lock = field(default_factory=trio.Lock)
     take_up: Callable[[], Awaitable[None]] | None = None
     link: Callable[[Seed], LinkedHistory] = lambda seed: LinkedHistory(seed.history_key)
     roots: PinnedRootKeys = field(default_factory=PinnedRootKeys)
