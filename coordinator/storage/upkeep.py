@@ -141,7 +141,12 @@ class StoreUpkeep:
         due, count = await in_library(self._repeats_to_put, heads), 0
         for path, container in due.items():
             known = self._known[path]
-            mark = await store.replace(path, payload_of(container), known.mark)
+            try:
+                mark = await store.replace(path, payload_of(container), known.mark)
+            except StorageError as error:
+                if not error.is_of_file:
+                    raise
+                continue
             if mark is None:  # of somebody else, who is further
                 del self._known[path]
                 continue

@@ -259,6 +259,28 @@ async def test_a_store_that_knows_no_conditions_is_written_all_the_same(
     assert [head.split(b" ")[0] for head in asked] == [b"GET", b"PUT", *([b"PUT"] * count)]
 
 
+async def test_a_head_that_a_store_refuses_keeps_no_other_back(press: Press, tmp_path: Path) -> None:
+    """rules P5: while the database is away; a fault of one file is no store's."""
+    heads, credentials = repeated(press), write_credentials(tmp_path / "credentials", "AKIA", "secret")
+    refused = head_path("node-a").partition("/")[2].encode()
+
+    def answer(head: bytes) -> bytes:
+        name = "node-a" if refused in head.partition(b"\r\n")[0] else "node-b"
+        if head.startswith(b"GET"):
+            key = f"{PREFIX}{head_path(name)}"
+            entry = f"<Contents><Key>{key}</Key><Size>5</Size><ETag>e</ETag></Contents>"
+            return listed(f"<ListBucketResult>{entry}</ListBucketResult>")
+        return saying("413 Too Large") if name == "node-a" else saying("200 OK", headers='ETag: "e"\r\n')
+
+    async with answering(answer) as url:
+        kept = Kept(press, bucket(url, credentials, time.time))
+        for head in heads:
+            kept.upkeep._known[head_path(head.node_id)] = KnownFile(snapshot_id_of(head.first), "5:e")
+        async with kept.open() as store:
+            assert await kept.upkeep.bring_repeated(store, heads) == 1
+    assert kept.upkeep._repeated.keys() == {head_path("node-b")}
+
+
 async def test_a_large_document_is_sent_in_pieces(press: Press, s3: S3, tmp_path: Path) -> None:
     part = "".join(f"{number:08}" for number in range(100_000))
     named = ", ".join(f"part-{number}: {{text: '{number}{part}'}}" for number in range(3))
