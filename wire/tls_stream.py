@@ -6,7 +6,8 @@ of a heartbeat. It also refers to itself, and what OpenSSL keeps for it then wai
 does not see it: strangers who came and went took half a GiB. Nothing here does.
 
 The socket is waited for before it is read, since a caller seldom has the next request ready; so whoever reads gives
-others their turn, and gives it for each record of those that came together. What is sent goes out at once where the kernel takes it, and gives others theirs after `TURN_BYTES`.
+others their turn; of records that came together, after `TURN_READS`. What is sent goes out at once where the kernel
+takes it, and gives others theirs after `TURN_BYTES`.
 """
 
 import os
@@ -16,12 +17,13 @@ import trio
 
 READ_BYTES = 65536
 TURN_BYTES = 256 * 1024
+TURN_READS = 8
 
 
 class TlsStream(trio.abc.Stream):
     """`raw` belongs to it. A stream that has failed, or was cancelled while it sent, can only be closed."""
 
-    __slots__ = ("_incoming", "_outgoing", "_raw", "_sent", "_sound", "_tls")
+    __slots__ = ("_incoming", "_outgoing", "_raw", "_reads", "_sent", "_sound", "_tls")
 
     def __init__(self, raw: trio.SocketStream, context: ssl.SSLContext) -> None:
         self._raw = raw
@@ -30,6 +32,7 @@ class TlsStream(trio.abc.Stream):
         self._tls = context.wrap_bio(self._incoming, self._outgoing, server_side=True)
         self._sound = True
         self._sent = 0
+        self._reads = 0
 
     async def do_handshake(self) -> None:
         """BrokenResourceError where it fails; then `alert` says why to the other end."""
@@ -57,7 +60,9 @@ class TlsStream(trio.abc.Stream):
     async def receive_some(self, max_bytes: int | None = None) -> bytes:
         """b"" where the other end has said that nothing more comes; BrokenResourceError where it stops without it."""
         self._check()
-        if self._incoming.pending or self._tls.pending():
+        self._reads += 1
+        if self._reads > TURN_READS:
+            self._reads = 0
             await trio.lowlevel.checkpoint()  # before anything is taken: a cancellation loses nothing
         while True:
             data = self._read(max_bytes or READ_BYTES)
@@ -117,7 +122,7 @@ class TlsStream(trio.abc.Stream):
 
     async def _fill(self) -> None:
         """What the socket has next, once it has something."""
-        self._sent = 0
+        self._sent = self._reads = 0
         while True:
             await trio.lowlevel.wait_readable(self._descriptor())
             try:

@@ -47,8 +47,9 @@ class PinStanding:
 
 @dataclass(frozen=True)
 class PinDifferences:
-    """What is another than it was known: hashes that are pinned no more, also since what they are now cannot be read,
-    and what is pinned of the nodes of which something is new. `next_ones`: of all nodes, the certificates whose first use ends the one before them.
+    """What is another than it was known: hashes that are pinned no more, also since what they are now cannot be
+    read, and what is pinned of the nodes of which something is new. `next_ones`: of all nodes, the certificates whose
+    first use ends the one before them.
     """
 
     gone: Set[str]
