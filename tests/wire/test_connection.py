@@ -1,5 +1,6 @@
 """The connection loop over real Unix sockets: what is asked, what goes wrong, what the caller is told."""
 
+import itertools
 import json
 from dataclasses import replace
 from pathlib import Path
@@ -271,6 +272,16 @@ async def test_garbage_is_answered_400(tmp_path: Path) -> None:
     async with unix_server(tmp_path) as (_, path):
         assert code_of(await talk(path, b"GARBAGE\r\n\r\n")) == (400, "bad_request")
         assert code_of(await talk(path, b"GET / HTTP/1.1\r\n\r\n")) == (400, "bad_request")
+
+
+async def test_a_length_of_thousands_of_digits_is_no_fault_of_ours(tmp_path: Path) -> None:
+    """threats N07: h11 0.14, as Debian has it, takes any number of digits for a number; Python does not."""
+    async with unix_server(tmp_path) as (server, path):
+        for digits, other in itertools.product((900, 5_000), ({}, {"transfer_encoding": "chunked"})):
+            answer = await talk(path, head("/echo", "POST", content_length="9" * digits, **other))
+            assert answer.startswith((b"HTTP/1.1 400 ", b"HTTP/1.1 413 "))
+        assert b"200 OK" in await once(path, head())
+        assert server.statistics().faults == 0
 
 
 async def test_a_request_that_has_two_ends_is_the_last_of_its_connection(tmp_path: Path) -> None:

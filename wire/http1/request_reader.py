@@ -5,6 +5,8 @@ needs no parser. Each other one is read by an h11 of its own, from its first byt
 after that is handed on.
 """
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from enum import Enum, auto
 
 import h11
@@ -59,7 +61,8 @@ class RequestReader:
             return Ahead.UNFINISHED
         if not isinstance(event, h11.Request):
             return Ahead.OVER
-        head = RequestHead.of(event)
+        with self._judging():
+            head = RequestHead.of(event)
         if not head.lines.has_body:
             self._event(self._http)  # the end of the message, which h11 would otherwise hold back
         return head
@@ -123,8 +126,16 @@ class RequestReader:
         return bytes(event.data) if isinstance(event, h11.Data) else b""
 
     def _event(self, http: h11.Connection) -> "h11.Event | type[h11.NEED_DATA] | type[h11.PAUSED]":
-        try:
+        with self._judging():
             return http.next_event()
+
+    @contextmanager
+    def _judging(self) -> Iterator[None]:
+        try:
+            yield
         except h11.RemoteProtocolError:
             self.broken = True
             raise
+        except ValueError as error:  # h11 0.14 takes a Content-Length of more digits than Python reads
+            self.broken = True
+            raise h11.RemoteProtocolError("a Content-Length that is no number") from error
