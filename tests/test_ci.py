@@ -1,0 +1,69 @@
+""".ci/run says that all holds where every stage has ended well, and nowhere else: with a `make` that only notes that it was
+called.
+"""
+
+import os
+import shutil
+import subprocess
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from tests.citations import ROOT
+
+MAKE = """\
+#!/bin/bash
+printf '%s\\n' "$1" >> "$MADE"
+[ "$1" != "$FAILS" ] || exit 1
+[ "$1" != "$KILLS" ] || kill -9 "$(awk '/^PPid/ { print $2 }' /proc/$PPID/status)"  # what waits for it by `timeout`
+"""
+OF_EVERYBODY = {"--jobs", "lint", "types", "test", "coverage", "journeys", "bookworm", "trixie"} | {
+    "deb-lint",
+    "deb-exposure",
+    "deb-reproducible",
+}
+STAGES = OF_EVERYBODY | ({"systemd-test"} if os.geteuid() == 0 else set())
+BESIDE = "--jobs"  # of the lane beside the one that waits for it
+
+
+@pytest.fixture
+def clone(tmp_path: Path) -> Path:
+    for name, text in (("bin/make", MAKE), ("tools/system-packages", "#!/bin/sh\n")):
+        (tmp_path / name).parent.mkdir()
+        (tmp_path / name).write_text(text)
+        (tmp_path / name).chmod(0o755)
+    (tmp_path / ".ci").mkdir()
+    shutil.copy(ROOT / ".ci" / "run", tmp_path / ".ci")
+    return tmp_path
+
+
+def run(clone: Path, **given: str) -> tuple[int, str, Counter[str]]:
+    """Its exit status, the last line that it says, and what was made."""
+    made = clone / "made"
+    path = f"{clone / 'bin'}:{os.environ['PATH']}"
+    environment = {**os.environ, "PATH": path, "MADE": str(made), "FAILS": "", "KILLS": "", **given}
+    command = ["bash", clone / ".ci" / "run"]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False, timeout=60)
+    return done.returncode, done.stdout.splitlines()[-1], Counter(made.read_text().split())
+
+
+def test_each_stage_is_run_once(clone: Path) -> None:
+    status, said, made = run(clone)
+    assert (status, made) == (0, Counter(STAGES))
+    assert said.startswith("== all: ok")
+
+
+@pytest.mark.parametrize("stage", sorted(STAGES))
+def test_a_stage_that_fails_is_the_end(clone: Path, stage: str) -> None:
+    status, said, _ = run(clone, FAILS=stage)
+    assert status == 1
+    assert "all: ok" not in said
+
+
+def test_a_lane_that_is_killed_is_no_success(clone: Path) -> None:
+    """By whoever runs out of memory: of what it had begun nobody knows the end."""
+    status, said, made = run(clone, KILLS=BESIDE)
+    assert status == 1
+    assert "all: ok" not in said
+    assert "test" not in made
