@@ -191,9 +191,11 @@ class Generations:
         self.drop_old()
 
     def next_over(self, now: float) -> str | None:
-        """The youngest folder that the next swap is the end of, by `collect` with this `now`."""
+        """The youngest folder that the next swap is the end of, by `collect` with this `now`: one whose readers have had
+        their time. What goes before, since there are too many, is for nobody else.
+        """
         return next(
-            (label for place, label in enumerate(self._by_age(now), 1) if self._is_over(place, label, now)), None
+            (label for place, label in enumerate(self._by_age(now), 1) if self._is_outlived(place, label, now)), None
         )
 
     def collect(self, now: float, *, all_of_them: bool = False) -> int:
@@ -213,7 +215,10 @@ class Generations:
         return sorted(old, key=lambda label: (self._retired[label], label), reverse=True)
 
     def _is_over(self, index: int, label: str, now: float) -> bool:
-        return index >= MOST_KEPT or (index >= KEPT and now >= self._retired[label] + self.grace_s)
+        return index >= MOST_KEPT or self._is_outlived(index, label, now)
+
+    def _is_outlived(self, index: int, label: str, now: float) -> bool:
+        return index >= KEPT and now >= self._retired[label] + self.grace_s
 
     def _target(self, label: str) -> str:
         return f"{self.folder.name}/{label}"

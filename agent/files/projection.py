@@ -251,8 +251,7 @@ class Projection:
         now: float,
     ) -> None:
         """Written, or linked from the present folder; or a former one that is over, brought up."""
-        over = self.generations.next_over(now) if self._present is not None else None
-        with self._open(self._present) as before, self._open(over) as former:
+        with self._open(self._present) as before, self._open_over(now) as (over, former):
             for scope in scopes:
                 permissions, has = whose[folder_of(scope.scope)], kept[scope.scope]
                 behind = self._former.behind(over, _successor(scope, permissions, has))
@@ -266,6 +265,19 @@ class Projection:
 
     def _open(self, label: str | None) -> contextlib.AbstractContextManager[int]:
         return self.generations.open_folder(label) if label is not None else contextlib.nullcontext(-1)
+
+    @contextlib.contextmanager
+    def _open_over(self, now: float) -> Iterator[tuple[str | None, int]]:
+        """The folder that the next swap is the end of; none where what lies there is no folder of ours: it is to go,
+        and holds up nothing.
+        """
+        over = self.generations.next_over(now) if self._present is not None else None
+        with contextlib.ExitStack() as opened:
+            try:
+                former = opened.enter_context(self._open(over))
+            except (OSError, FilesError):
+                over, former = None, -1
+            yield over, former
 
     def _fill_indexes(self, folder: int, indexes: Mapping[str, bytes], whose: Mapping[str, Permissions]) -> None:
         if INDEXES in whose:

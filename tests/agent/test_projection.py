@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
 from agent.access.access import Access, AccessRule, Readers
-from agent.files import former_folders
+from agent.files import former_folders, generations
 from agent.files.access_lists import list_of
 from agent.files.file_access import FileAccess
 from agent.files.generations import FilesError, Generations, Permissions
@@ -538,6 +538,18 @@ def test_within_the_grace_time_no_folder_is_used_again(tmp_path):
     os.close(reader)
 
 
+def test_a_folder_that_goes_before_its_time_goes_and_is_not_used_again(tmp_path):
+    """More of them within a minute than are kept: who has one open finds nothing there, and no newer file."""
+    made = projection(tmp_path, grace_s=1000.0)
+    made.project(1, [scope("route_policy", MANY)], 0.0)
+    reader = os.open(tmp_path / "active/route_policy", os.O_RDONLY | os.O_DIRECTORY)
+    for number in range(2, generations.MOST_KEPT + 3):
+        made.project(number, [scope("route_policy", {**MANY, "routes.000": b"%d" % number})], 1.0 * number)
+    with pytest.raises(FileNotFoundError):
+        os.stat("routes.000.json", dir_fd=reader)
+    os.close(reader)
+
+
 @pytest.mark.parametrize("between", ["another", "expired", "withdrawn", "all"])
 def test_what_is_not_known_of_the_steps_between_is_linked(tmp_path, monkeypatch, between):
     """Other readers, other names than are kept, or nothing of the scope at all: then no folder of before is taken."""
@@ -580,6 +592,27 @@ def test_a_former_folder_that_somebody_has_changed_is_never_shown(tmp_path, spoi
     made.project(4, [scope("route_policy", wanted)], 401.0)
     assert files_of(tmp_path) == expected(wanted)
     assert stat.S_IMODE((tmp_path / "active/route_policy").stat().st_mode) == 0o750
+
+
+@pytest.mark.parametrize("stray", ["file", "link", "another's"])
+def test_what_is_no_former_folder_of_ours_holds_up_nothing(tmp_path, stray):
+    """Whatever lies among the folders goes when its time is over, as a folder does; also before a folder is sought"""
+    made, number = projection(tmp_path, grace_s=1.0), 0
+    folders = tmp_path / ".active.generations"
+    for number in range(1, 9):
+        made.project(number, [scope("route_policy", {**MANY, "routes.000": b"%d" % number})], 100.0 * number)
+        assert files_of(tmp_path)["routes.000.json"] == b"%d" % number
+        if number != 3:
+            continue
+        match stray:
+            case "file":
+                (folders / "0").write_text("more")
+            case "link":
+                (folders / "1.0").rename(tmp_path / "moved")
+                (folders / "1.0").symlink_to(tmp_path / "moved")
+            case "another's" if os.geteuid() == 0:
+                os.chown(folders / "1.0", 4000, 4000)
+    assert {path.name for path in folders.iterdir()} == {"6.0", "7.0", "8.0"}
 
 
 # ---- crashes
