@@ -1,5 +1,5 @@
-""".ci/run says that all holds where every stage has ended well, and nowhere else: with a `make` that only notes that it was
-called.
+""".ci/run says that all holds where every stage has ended well, and nowhere else: with a `make` that only notes that it
+was called.
 """
 
 import os

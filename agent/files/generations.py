@@ -191,8 +191,8 @@ class Generations:
         self.drop_old()
 
     def next_over(self, now: float) -> str | None:
-        """The youngest folder that the next swap is the end of, by `collect` with this `now`: one whose readers have had
-        their time. What goes before, since there are too many, is for nobody else.
+        """The youngest folder that the next swap is the end of, by `collect` with this `now`, and whose readers have
+        had their time: none that goes before, since there are too many.
         """
         return next(
             (label for place, label in enumerate(self._by_age(now), 1) if self._is_outlived(place, label, now)), None
