@@ -97,11 +97,13 @@ class PublishedFiles:
         return self._folder / path
 
     def targets_of(self, increment: Envelope) -> Iterator[Envelope]:
-        """Of the documents here, those that an increment leads to. On a reading thread. StoreError."""
+        """Of the documents here, those that an increment leads to; none that the disk does not give. On a reading
+        thread.
+        """
         version = (increment.authority_epoch, increment.next_config_version or 0)
         for subject in {increment.subject_node_id, SHARED}:
             path = self._places.get(_place(subject, increment.scope, version, increment.next_content_hash or ""))
-            said = None if path is None else self._read_envelope("documents", self.place(path))
+            said = None if path is None else self._read_target(path)
             if said is not None and (said.scope, said.version, said.content_hash) == (
                 *(increment.scope, version, increment.next_content_hash),
             ):
@@ -191,13 +193,20 @@ class PublishedFiles:
             return NO_VERSION, 0, 0
         return (NO_VERSION, 0, place_of(said)) if folder == "documents" else (said.version, said.expires_at, 0)
 
+    def _read_target(self, path: str) -> Envelope | None:
+        """None of one that a bad sector holds back, or that is gone meanwhile: a fault of what leads to it alone."""
+        try:
+            return self._read_envelope("documents", self.place(path))
+        except OSError:
+            return None
+
     def _read_envelope(self, folder: str, found: Path) -> Envelope | None:
-        """None of one that is damaged, or gone meanwhile."""
+        """None of one that is damaged."""
         try:
             with found.open("rb") as file:
                 opening = ChunkParts([file.read(_OPENING_BYTES)], self._limits).opening()
             return envelopes.parse(opening.envelope, _READ[folder], self._limits)
-        except (Rejected, FileNotFoundError):
+        except Rejected:
             return None
 
     def _remember(self, path: str, file: PublishedFile) -> None:

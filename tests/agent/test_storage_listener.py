@@ -234,6 +234,20 @@ async def test_an_increment_lies_under_the_name_that_its_target_gives_it(made, m
     assert await made.put(path, good) == (422, "wrong_node")
 
 
+async def test_a_document_that_the_disk_does_not_give_is_the_fault_of_its_own_increments(made, mock_clock):
+    """rules L35: a bad sector is no reason for a coordinator to let the whole store rest"""
+    cluster, times = made.bench.server.cluster, made.bench.server.times()
+    increment, target = leading(cluster, **times, subject_node_id="node-b")
+    assert await made.put(document_path(target), target.to_bytes()) is True
+    place = made.kept.place(document_path(target))
+    place.rename(place.with_suffix(".was"))
+    place.mkdir()
+    assert await made.put(increment_path(increment, target), increment.to_bytes()) == (422, "wrong_node")
+    place.rmdir()
+    place.with_suffix(".was").rename(place)
+    assert await made.put(increment_path(increment, target), increment.to_bytes()) is True
+
+
 async def test_who_brings_a_file_slowly_holds_up_nobody(made, mock_clock):
     """Another coordinator's files, and this one's others, come meanwhile; then it comes whole."""
     slow, other = (made.made.document("route_policy", name, {"routes": {"n": {}}}) for name in ("node-b", "node-c"))
