@@ -122,6 +122,11 @@ class PinSync:
         self._next = self._next - wanted.keys() | {shown for shown, pinned in wanted.items() if pinned.is_next}
 
     def _pin(self, each: Pinned) -> None:
+        """Of a node that was readmitted, and has joined under another name, the table knows who it was."""
+        known = self.table.find(each.der)
+        was_anothers = known is not None and known.node_id != each.node_id and known.state is not PinState.ACTIVE
+        if was_anothers and each.state is PinState.ACTIVE:
+            self.table.remove(fingerprint(each.der))
         try:
             self.table.add(each.der, each.node_id, each.state)
         except PinRefusedError as error:

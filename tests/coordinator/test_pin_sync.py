@@ -1,5 +1,6 @@
 """Whose certificates TLS knows, and as what (rules K22, H-000-2, K34; threats D-31)."""
 
+import pytest
 import trio
 import trio.testing
 from sqlalchemy import delete
@@ -8,7 +9,7 @@ from coordinator.database import schema
 from coordinator.database.database import Database
 from coordinator.membership import membership, pin_sync, revocation
 from coordinator.membership.pin_sync import Pinned, PinStanding, PinSync
-from tests.coordinator.candidates import NOW, Candidate, admit, found, join, remove_node, token_for
+from tests.coordinator.candidates import NOW, Candidate, admit, allow, found, join, remove_node, token_for
 from tests.coordinator.readings import held_reading
 from wire.certificate import fingerprint, make_identity
 from wire.operators.operator_answers import AllowlistEntry
@@ -138,3 +139,20 @@ async def test_who_left_is_not_let_in_where_the_certificate_is_not_kept(database
     assert pins.table.find(one.der) is None
     await pins.load()
     assert len(pins.table) == 0
+
+
+@pytest.mark.parametrize("way", ["follow", "load"])
+async def test_who_was_readmitted_and_joins_under_another_name_is_known_by_it(database: Database, way: str) -> None:
+    """rules K22, P29: the certificate is free by then, and speaks for one node at a time."""
+    one = candidate(database, "one")
+    pins = PinSync(database, PinTable())
+    remove_node(database, "one", reason="x", actor="root", now=NOW)
+    await pins.load()
+    revocation.readmit(database, AllowlistEntry("one"), actor="root", now=NOW)
+    two = Candidate("two", key=one.key, der=one.der)
+    allow(database, two)
+    assert join(database, two, token_for(database)).outcome == "admitted"
+    await (pins.load() if way == "load" else pins.follow("two"))
+    assert [(pin.der, pin.node_id, pin.state) for pin in pins.table] == [(one.der, "two", PinState.ACTIVE)]
+    await pins.load()
+    assert [pin.node_id for pin in pins.table] == ["two"]
