@@ -46,7 +46,8 @@ def _check(goals: Goals, run: Run) -> int:
     for verdict in missed:
         value = "not measured" if verdict.value is None else f"{page.shown(verdict.value)} {verdict.unit}".strip()
         print(f"short: {verdict.goal.what}: {value}, goal {verdict.goal.limit}")
-    print(f"{len(verdicts) - len(missed)} of {len(verdicts)} goals are met, as measured on {run.at}")
+    days = sorted({measured.at for measured in run.measured.values()})
+    print(f"{len(verdicts) - len(missed)} of {len(verdicts)} goals are met, as measured on {', '.join(days)}")
     return SHORT if missed else 0
 
 
