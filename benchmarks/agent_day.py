@@ -83,6 +83,7 @@ class Day:
 
     server: CoordinatorServer
     process: Process
+    files: Path
     ours: MockClock
     leapt_s: float = 0.0
 
@@ -108,7 +109,7 @@ class Day:
         kind.publish(mark)
         self.server.announce()
         with trio.fail_after(MOST_S):
-            await files_show(self.process, self.server.cluster.versions[ROUTES])
+            await files_show(self.files, self.server.cluster.versions[ROUTES])
 
     def say(self, folder: Path, hour: int) -> None:
         anonymous = self.process.kib("RssAnon") / 1024
@@ -139,8 +140,8 @@ async def measure(folder: Path, hours: int, ours: MockClock) -> None:
         with node(folder) as process:
             while process.answer() is None:  # noqa: ASYNC110 - another process
                 await trio.sleep(0.05)
-            day = Day(server, process, ours)
-            await files_show(process, server.cluster.versions[ROUTES])
+            day = Day(server, process, folder / "run", ours)
+            await files_show(day.files, server.cluster.versions[ROUTES])
             for mark in range(1, int(hours * HOUR_S / EACH_S) + 1):
                 for _ in range(int(EACH_S / LEAP_S)):
                     await day.leap()
