@@ -310,10 +310,6 @@ class Publisher:
             refused = refusals.get(publication.node_id)
             self._newcomers.note_attempt(publication.node_id)
             if refused is not None:
-                self.health.conflicts += 1
-                log.info(
-                    "changed or published by somebody else meanwhile", node=publication.node_id, detail=refused.detail
-                )
                 self._resting.outrun(publication.node_id)
                 continue
             self._resting.note_success(publication.node_id)
@@ -323,6 +319,16 @@ class Publisher:
             self.handouts.keep(publication.documents)
             self._board.announce(publication.node_id, _news_of_draft(draft))
         self.health.published_documents += len(documents)
+        if lost := [draft.publication.node_id for draft in drafts if draft.publication.node_id in refusals]:
+            self._tell_lost(lost, refusals[lost[0]].detail)
+
+    def _tell_lost(self, node_ids: Sequence[str], detail: str) -> None:
+        """One line a batch: where a fleet reports while it is published for the first time, hundreds lose at once.
+        `detail`: of the first of them.
+        """
+        self.health.conflicts += len(node_ids)
+        what = "changed or published by somebody else meanwhile"
+        log.info(what, nodes=len(node_ids), node=node_ids[0], detail=detail)
 
 
 def _news_of_draft(draft: Draft) -> News:
