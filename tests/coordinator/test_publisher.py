@@ -22,6 +22,7 @@ from coordinator.publishing.publisher import Publisher
 from tests.coordinator.candidates import NOW, admit
 from tests.coordinator.founding import set_restored
 from tests.coordinator.publishing import STATE, Press
+from tests.logs import capture_logs
 
 
 @pytest.fixture(autouse=True)
@@ -338,6 +339,15 @@ async def test_steady_changes_of_all_nodes_keep_no_head_from_being_renewed(datab
             press.reader(node_id).follow()
     assert disturbed.made.health.conflicts >= len(NODES) * publisher.MOST_OUTRUN
     assert disturbed.made.health.failed == {}
+
+
+async def test_a_batch_that_is_lost_is_one_line_of_the_log(database: Database, monkeypatch) -> None:
+    """A fleet that reports while it is published for the first time loses hundreds of swaps a second."""
+    disturbed = Disturbed(Press.founded(database, *NODES), monkeypatch)
+    with capture_logs() as lines:
+        await disturbed.made._publish_due()
+    told = [line for line in lines if line["event"].startswith("changed or published by somebody else")]
+    assert [(line["nodes"], line["node"]) for line in told] == [(len(NODES), min(NODES))]
 
 
 async def test_where_one_node_is_compiled_at_a_time_those_go_first_whose_heads_end_first(
