@@ -67,7 +67,7 @@ coverage: $(READY) ## branches that units reach in the document core, the wire a
 	$(BIN)/python $(PYTEST) -m 'not slow' --cov --cov-report=term $(MEASURED) $(ARGS)
 
 # ONLY="publishing growth": programs of benchmarks/goals.toml. On a quiet machine: a figure is what this one gave.
-bench: $(READY) ## all benchmarks, docs/performance.md anew; what falls short of its goal (15 minutes)
+bench: $(READY) ## all benchmarks, docs/performance.md anew; what falls short of its goal (17 minutes)
 	tools/system-packages bench
 	$(BIN)/pip install --quiet --disable-pip-version-check -e '.[bench]'
 	$(BIN)/python -m benchmarks.harness run $(ONLY)
