@@ -127,42 +127,40 @@ async def _expect_closed(server: TlsStream) -> None:
         await server.receive_some()
 
 
-async def test_a_long_answer_that_is_taken_at_once_gives_others_their_turn(tmp_path: Path) -> None:
-    """rules P10: nothing keeps the loop for itself."""
-    turns = 0
+class Others:
+    """What else the loop has to do, counted."""
 
-    async def others() -> None:
-        nonlocal turns
+    def __init__(self) -> None:
+        self.turns = 0
+
+    async def take_turns(self) -> None:
         while True:
-            turns += 1
+            self.turns += 1
             await trio.lowlevel.checkpoint()
 
+
+async def test_a_long_answer_that_is_taken_at_once_gives_others_their_turn(tmp_path: Path) -> None:
+    """rules P10: nothing keeps the loop for itself."""
+    others = Others()
     async with pair(tmp_path) as (server, client), trio.open_nursery() as nursery:
-        nursery.start_soon(others)
+        nursery.start_soon(others.take_turns)
         for _ in range(3 * TURN_BYTES // 16_384):
             await server.send_all(b"x" * 16_384)
             _take(client.transport_stream.socket.fileno())
-        assert turns
+        assert others.turns
         nursery.cancel_scope.cancel()
 
 
 async def test_records_that_came_together_give_others_their_turn(tmp_path: Path) -> None:
     """rules P10: whoever reads them one by one waits for nothing, since all of them are here."""
-    turns = 0
-
-    async def others() -> None:
-        nonlocal turns
-        while True:
-            turns += 1
-            await trio.lowlevel.checkpoint()
-
+    others = Others()
     async with pair(tmp_path) as (server, client), trio.open_nursery() as nursery:
         for _ in range(200):
             await client.send_all(b"x")
-        nursery.start_soon(others)
+        nursery.start_soon(others.take_turns)
         for _ in range(200):
             assert await server.receive_some() == b"x"
-        assert turns > 150 // TURN_READS
+        assert others.turns > 150 // TURN_READS
         nursery.cancel_scope.cancel()
 
 
