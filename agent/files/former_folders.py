@@ -5,9 +5,10 @@ Each generation has a folder of each scope, with a link for each file that has n
 differs from the next one in the few files that were changed since; so it is moved there, and these alone are made.
 
 What was changed since is known by the names of each step, and by nothing that is read: so only folders that this
-process has made are taken, whose steps are all known, for the same readers. It is moved first, into the folder that
-nobody reads yet, and changed there: who has opened the former generation finds the scope gone from it, as it does when
-that one is removed. A crash in between leaves a former folder without it, and the link where it was.
+process has made are taken, whose steps are all known, for the same readers. First the former generation goes out of the
+row of them (Generations.take_out); then the scope's folder is moved into the one that nobody reads yet, and changed
+there: who has opened the former generation finds the scope gone from it, as it does when that one is removed. Whatever
+fails in between, none of those that are left lacks a scope, and the link is where it was.
 
 Rejected: to change files in the present folder, each swapped by rename. A reader of two of them gets one of each
 version, which is what generations are for.

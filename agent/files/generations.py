@@ -31,6 +31,7 @@ MOST_KEPT = 64
 MOST_BYTES = 1 << 30
 BLOCK_BYTES = 4096
 ROOT_UID = 0
+OVER = ".over-"  # the name of a folder that is taken apart begins so
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
@@ -125,13 +126,22 @@ class Generations:
         with self._folders() as folders:
             if not self.permissions.are_of(folders, mode := self.permissions.folder_mode):
                 self.permissions.give(folders, mode)  # not otherwise: for a moment nobody may come by
-            for name in _beginning(".new-", folders):
+            for name in (*_beginning(".new-", folders), *_beginning(OVER, folders)):
                 _remove(name, folders)
 
     @contextlib.contextmanager
     def open_folder(self, label: str) -> Iterator[int]:
         """A complete folder, as a descriptor."""
         with self._folders() as folders, _open_folder(label, self.folder / label, folders) as folder:
+            yield folder
+
+    @contextlib.contextmanager
+    def take_out(self, label: str) -> Iterator[int]:
+        """A complete folder, as a descriptor, to be taken apart. It is none of them from now on, so whatever fails
+        then, none of them lacks anything; what is left of it goes with those that are over.
+        """
+        with self._folders() as folders, _open_folder(label, self.folder / label, folders) as folder:
+            os.rename(label, f"{OVER}{label}", src_dir_fd=folders, dst_dir_fd=folders)
             yield folder
 
     @contextlib.contextmanager
@@ -206,6 +216,8 @@ class Generations:
             for label in gone:
                 _remove(label, folders)
                 self._retired.pop(label, None)
+            for name in _beginning(OVER, folders):
+                _remove(name, folders)
         return len(gone)
 
     def _by_age(self, now: float) -> list[str]:

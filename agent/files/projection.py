@@ -251,12 +251,17 @@ class Projection:
         now: float,
     ) -> None:
         """Written, or linked from the present folder; or a former one that is over, brought up."""
-        with self._open(self._present) as before, self._open_over(now) as (over, former):
+        over = self.generations.next_over(now) if self._present is not None else None
+        behind: dict[str, Set[str]] = {}
+        for scope in scopes:
+            successor = _successor(scope, whose[folder_of(scope.scope)], kept[scope.scope])
+            if (sections := self._former.behind(over, successor)) is not None:
+                behind[scope.scope] = sections
+        with self._open(self._present) as before, self._take_out(over if behind else None) as former:
             for scope in scopes:
                 permissions, has = whose[folder_of(scope.scope)], kept[scope.scope]
-                behind = self._former.behind(over, _successor(scope, permissions, has))
-                if behind is not None and _is_moved(folder_of(scope.scope), former, folder):
-                    bring_up_scope(folder, scope, permissions, has, behind, before)
+                if scope.scope in behind and _is_moved(folder_of(scope.scope), former, folder):
+                    bring_up_scope(folder, scope, permissions, has, behind[scope.scope], before)
                 else:
                     write_scope(folder, scope, permissions, has, before)
         for place in {above for scope in scopes for above in scope.shared_places}:
@@ -267,17 +272,16 @@ class Projection:
         return self.generations.open_folder(label) if label is not None else contextlib.nullcontext(-1)
 
     @contextlib.contextmanager
-    def _open_over(self, now: float) -> Iterator[tuple[str | None, int]]:
+    def _take_out(self, label: str | None) -> Iterator[int]:
         """The folder that the next swap is the end of; none where what lies there is no folder of ours: it is to go,
         and holds up nothing.
         """
-        over = self.generations.next_over(now) if self._present is not None else None
         with contextlib.ExitStack() as opened:
-            try:
-                former = opened.enter_context(self._open(over))
-            except (OSError, FilesError):
-                over, former = None, -1
-            yield over, former
+            former = -1
+            if label is not None:
+                with contextlib.suppress(OSError, FilesError):
+                    former = opened.enter_context(self.generations.take_out(label))
+            yield former
 
     def _fill_indexes(self, folder: int, indexes: Mapping[str, bytes], whose: Mapping[str, Permissions]) -> None:
         if INDEXES in whose:
@@ -319,7 +323,9 @@ def _successor(scope: ProjectedScope, permissions: Permissions, kept: Kept) -> S
 
 
 def _is_moved(place: str, former: int, folder: int) -> bool:
-    """False where a round before this one has taken it, and failed."""
+    """False where there is none of before."""
+    if former < 0:
+        return False
     try:
         os.rename(place, place, src_dir_fd=former, dst_dir_fd=folder)
     except FileNotFoundError:

@@ -594,6 +594,35 @@ def test_a_former_folder_that_somebody_has_changed_is_never_shown(tmp_path, spoi
     assert stat.S_IMODE((tmp_path / "active/route_policy").stat().st_mode) == 0o750
 
 
+@pytest.mark.parametrize("fails", ["section", "index"])
+def test_a_round_that_fails_leaves_no_generation_without_a_scope(tmp_path, monkeypatch, fails):
+    """rules S5: also after the folder of a former one was taken; each that is left is what it was, or gone."""
+    made, folders, was = projection(tmp_path, grace_s=1.0), tmp_path / ".active.generations", {}
+    for number in range(1, 4):
+        made.project(number, [scope("route_policy", {**MANY, "routes.000": b"%d" % number})], 100.0 * number)
+        was[f"{number}.0"] = files_in(folders / f"{number}.0")
+
+    def damaged(name: str) -> bytes:
+        raise OSError(5, "damaged")
+
+    wanted = {**MANY, "routes.000": b"4"}
+    with monkeypatch.context() as patch, pytest.raises(FilesError, match=r"files_io: .*damaged"):
+        if fails == "index":
+            patch.setattr(Projection, "_fill_indexes", lambda *_: damaged(""))
+        made.project(4, [scope("route_policy", wanted, **({"read": damaged} if fails == "section" else {}))], 400.0)
+    left = {place.name: files_in(place) for place in folders.iterdir() if not place.name.startswith(".")}
+    assert left == {label: was[label] for label in left} and {"2.0", "3.0"} <= left.keys()
+    for number in range(4, 8):
+        wanted = {**MANY, "routes.000": b"%d" % number}
+        made.project(number, [scope("route_policy", wanted)], 100.0 * number + 1)
+        assert files_of(tmp_path) == expected(wanted)
+    assert len(list(folders.iterdir())) == 3
+
+
+def files_in(folder: Path) -> dict[str, bytes]:
+    return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
 @pytest.mark.parametrize("stray", ["file", "link", "another's"])
 def test_what_is_no_former_folder_of_ours_holds_up_nothing(tmp_path, stray):
     """Whatever lies among the folders goes when its time is over, as a folder does; also before a folder is sought"""
@@ -687,7 +716,8 @@ def test_a_crash_at_any_step_leaves_the_old_or_the_new_whole(tmp_path, least_fil
         again = projection(place)
         again.project(10, [scope("route_policy", {"a": b"after"})], 0.0)
         assert tree(place)["route_policy/a.json"] == b"after"
-        assert not [path for path in place.rglob("*") if ".new-" in path.name or ".link-" in path.name]
+        begun = (".new-", ".link-", ".over-")
+        assert not [path for path in place.rglob("*") if any(word in path.name for word in begun)]
     assert seen == {3, 9}
 
 
