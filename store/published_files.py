@@ -8,8 +8,9 @@ thread. Others may look one of `files` up meanwhile; who goes through all of the
 fleet has, so what a file costs does not depend on how many lie here.
 
 What a head or a recovery was that is taken away is remembered, beside the folders in `removed`, until its own time is
-over: else whoever may take one away could put an older one in its place. And of each document where it stands, since an
-increment is named by the one that it leads to.
+over: else whoever may take one away could put an older one in its place. Its line goes a while after that
+(REMEMBERED_S), at a start and whenever there are twice as many: for years nodes leave, and move to other shards. And of
+each document it is known where it stands, since an increment is named by the one that it leads to.
 """
 
 import hashlib
@@ -32,6 +33,8 @@ from store.base.errors import StoreError, StoreFault
 FOLDERS = ("trust", "documents", "increments", "recoveries", "heads")
 VERSIONED = ("recoveries", "heads")  # whose names stay, while what lies under them goes forward
 REMOVED = "removed"
+REMEMBERED_S = 7 * 86_400.0  # beyond its own time: a clock that was ahead for a while has let go of nothing
+LINES = 1_024  # that may be there for nothing
 _READ = {"documents": SNAPSHOT, "recoveries": RECOVERY, "heads": HEAD}  # of these it is remembered what they say
 PIECE_BYTES = 256 << 10
 Version = tuple[int, int]
@@ -66,6 +69,7 @@ class PublishedFiles:
         self._limits = limits
         self._files: dict[str, PublishedFile] = {}
         self._gone: dict[str, PublishedFile] = {}  # of what was taken away: path -> what it was
+        self._lines, self._most_lines = 0, LINES  # of `removed`: how many, and how many before it is written anew
         self._places: dict[int, str] = {}  # of documents: place -> path
         self._order: list[str] = []  # all paths, in byte order
         self.used_bytes = 0
@@ -109,7 +113,7 @@ class PublishedFiles:
             ):
                 yield said
 
-    def load(self) -> None:
+    def load(self, now: float) -> None:
         """StoreError. What was cut off by a crash is a temporary file, and goes with the others at the start."""
         try:
             for name in ("", *FOLDERS):
@@ -119,7 +123,7 @@ class PublishedFiles:
             self._places = {file.place: path for path, file in self._files.items() if file.place}
             self._order = sorted(self._files)
             self.used_bytes = sum(file.size for file in self._files.values())
-            self._gone = dict(self._read_gone())
+            self._read_gone(now)
         except OSError as error:
             raise refusal(error) from error
 
@@ -140,12 +144,14 @@ class PublishedFiles:
             raise refusal(error) from error
         self._replace(path, file)
 
-    def remove(self, path: str) -> None:
+    def remove(self, path: str, now: float) -> None:
         """Gone already is as good. StoreError."""
         before = self._files.get(path)
         try:
             if before is not None and is_versioned(path):
                 self._remember(path, before)
+            if self._lines > self._most_lines:
+                self._write_gone(now)
             self._disk.remove(self._folder / path)
         except OSError as error:
             raise refusal(error) from error
@@ -231,19 +237,30 @@ class PublishedFiles:
         if is_first:
             self._disk.sync_directory(self._folder)
         self._gone[path] = file
+        self._lines += 1
 
-    def _read_gone(self) -> Iterator[tuple[str, PublishedFile]]:
-        """Written anew without what a later line says again; of a line that was cut off nothing was taken away."""
+    def _read_gone(self, now: float) -> None:
+        """Of a line that was cut off nothing was taken away."""
         place, found = self._folder / REMOVED, dict[str, PublishedFile]()
         lines = place.read_bytes().splitlines(keepends=True) if place.exists() else []
         for line in lines:
             said = _LINE.fullmatch(line.decode(errors="replace"))
             if said is not None and is_path(said[1]):
                 found[said[1]] = PublishedFile("", 0, (int(said[2]), int(said[3])), int(said[4]))
-        if len(found) < len(lines):
-            data = b"".join(_line_of(path, file) for path, file in found.items())
-            self._disk.replace_file(place, data, self._folder / f"{REMOVED}.new")
-        return iter(found.items())
+        self._gone, self._lines = found, len(lines)
+        if len(found) < len(lines) or any(_is_over(file, now) for file in found.values()):
+            self._write_gone(now)
+
+    def _write_gone(self, now: float) -> None:
+        """Without what a later line says again, and what is over."""
+        left = {path: file for path, file in self._gone.items() if not _is_over(file, now)}
+        data = b"".join(_line_of(path, file) for path, file in left.items())
+        self._disk.replace_file(self._folder / REMOVED, data, self._folder / f"{REMOVED}.new")
+        self._gone, self._lines, self._most_lines = left, len(left), 2 * len(left) + LINES
+
+
+def _is_over(file: PublishedFile, now: float) -> bool:
+    return file.ends_at + REMEMBERED_S <= now
 
 
 def _line_of(path: str, file: PublishedFile) -> bytes:

@@ -62,7 +62,7 @@ class StorageListener:
         at = self.node.settings.storage
         if at.listen is None:
             return
-        await self.node.threads.read(self.api.taking.kept.load)
+        await self.node.threads.read(self.api.taking.kept.load, self.node.now())
         pair = await self.node.threads.read(self.identity.present)
         if pair is None:
             raise RuntimeError("a member has an identity")

@@ -65,7 +65,7 @@ class FileTaking:
     async def remove(self, path: str) -> None:
         """StoreError."""
         async with self._placing:
-            await self.node.threads.write(self.kept.remove, path)
+            await self.node.threads.write(self.kept.remove, path, self.node.now())
 
     async def _write(self, file: Path, chunks: AsyncIterable[bytes], path: str) -> tuple[str, int]:
         """Durable; its hash and its size."""

@@ -321,7 +321,7 @@ async def test_what_is_damaged_here_is_fetched_again(one, mock_clock):
         (path,) = (path for path in sibling.files if path.startswith("documents/"))
         place = made.kept.place(path)
         place.write_bytes(place.read_bytes()[:-3] + b"zzz")
-        await made.bench.node.threads.read(made.kept.load)
+        await made.bench.node.threads.read(made.kept.load, made.bench.node.now())
         await made.copier.round()
         assert kept(made) == sibling.files
         sibling.files[path] = b"another one, of which the source alone says that it is right"
@@ -444,7 +444,7 @@ async def test_a_head_that_was_taken_away_makes_no_room_for_an_older_one(one, mo
         await made.writer.fetch(made.to, Call("DELETE", f"/{path}"))
         assert await made.put(path, heads[6]) == (409, "older")
         made.kept._files, made.kept._gone = {}, {}
-        await made.bench.node.threads.read(made.kept.load)
+        await made.bench.node.threads.read(made.kept.load, made.bench.node.now())
         assert await made.put(path, heads[6]) == (409, "older")
         liar.files = {path: heads[6]}
         mock_clock.jump(QUIET_S + 1)

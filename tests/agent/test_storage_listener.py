@@ -227,7 +227,7 @@ async def test_an_increment_lies_under_the_name_that_its_target_gives_it(made, m
         status, _ = await made.put(wrong, good)
         assert status == 422
     assert set(made.kept.files) == {document_path(target), document_path(other)}
-    await made.bench.node.threads.read(made.kept.load)
+    await made.bench.node.threads.read(made.kept.load, made.bench.node.now())
     assert await made.put(path, good) is True
     for each in (path, document_path(target)):
         await made.writer.fetch(made.to, Call("DELETE", f"/{each}"))
@@ -325,7 +325,7 @@ async def test_what_is_kept_is_there_after_a_restart(made, mock_clock):
     before = dict(made.kept.files)
     (made.kept._folder / "heads" / "nonsense").write_text("")
     made.kept._files = {}
-    await made.bench.node.threads.read(made.kept.load)
+    await made.bench.node.threads.read(made.kept.load, made.bench.node.now())
     assert dict(made.kept.files) == before and made.kept.used_bytes == len(head.to_bytes())
     older = made.made.head("node-b", config_version=6)
     assert await made.put(head_path("node-b"), older.to_bytes()) == (409, "older")

@@ -6,19 +6,21 @@ import resource
 import pytest
 
 from snapshot.limits import DEFAULT
+from store import published_files
 from store.base.disk import Disk
 from store.base.errors import StoreError, StoreFault
-from store.published_files import PublishedFile, PublishedFiles, is_path
+from store.published_files import REMEMBERED_S, PublishedFile, PublishedFiles, is_path
 from tests.store.cluster import Cluster
 
+DAY = 86_400.0
 NAME = f"{'ab' * 32}.hfs"
 
 
 @pytest.fixture
 def made(tmp_path):
-    def open_again(most_bytes=1_000, most_files=3):
+    def open_again(most_bytes=1_000, most_files=3, now=0.0):
         files = PublishedFiles(tmp_path / "published", Disk(), most_bytes, most_files, DEFAULT)
-        files.load()
+        files.load(now)
         return files
 
     return open_again
@@ -64,8 +66,8 @@ def test_a_full_one_says_so_and_takes_what_fits(made, bring, tmp_path):
     bring(files, "trust/2.hfs", b"")
     with pytest.raises(StoreError):
         files.check_room("trust/3.hfs", 0)
-    files.remove("trust/1.hfs")
-    files.remove("trust/1.hfs")
+    files.remove("trust/1.hfs", 0.0)
+    files.remove("trust/1.hfs", 0.0)
     assert (files.used_bytes, list(files.files)) == (0, ["trust/2.hfs"])
     bring(files, "trust/3.hfs", b"12345")
     with pytest.raises(StoreError):
@@ -101,8 +103,8 @@ def test_what_a_head_was_that_is_taken_away_is_remembered_for_its_time(made, bri
     bring(files, "trust/7.hfs", b"bundle")
     for version in ((1, 4), (1, 7)):
         bring(files, path, b"head", version, ends_at=100)
-        files.remove(path)
-    files.remove("trust/7.hfs")
+        files.remove(path, 0.0)
+    files.remove("trust/7.hfs", 0.0)
     place = tmp_path / "published" / "removed"
     assert len(place.read_bytes().splitlines()) == 2
     with place.open("ab") as opened:
@@ -120,10 +122,10 @@ def test_who_takes_the_same_one_away_again_and_again_fills_nothing(made, bring, 
     files, path = made(1 << 20, 16), f"heads/{NAME}"
     for _ in range(3):
         bring(files, path, b"head", (1, 7), ends_at=100)
-        files.remove(path)
+        files.remove(path, 0.0)
     assert (tmp_path / "published" / "removed").read_text() == f"{path} 1 7 100\n"
     bring(files, path, b"damaged", (0, 0), ends_at=0)
-    files.remove(path)
+    files.remove(path, 0.0)
     for opened in (files, made()):
         assert opened.highest(path, now=99) == (1, 7), "nor does one that says nothing take its place"
 
@@ -137,11 +139,11 @@ def test_a_disk_that_is_full_in_the_middle_of_a_line_costs_no_other_one(made, br
     try:
         resource.setrlimit(resource.RLIMIT_FSIZE, (20, limits[1]))
         with pytest.raises(StoreError):
-            files.remove(first)
+            files.remove(first, 0.0)
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, limits)
     assert read(files, first) == b"head"
-    files.remove(second)
+    files.remove(second, 0.0)
     assert made().highest(second, now=99) == (1, 8)
 
 
@@ -154,20 +156,38 @@ def test_what_is_remembered_is_durable_before_the_file_goes(bring, tmp_path):
 
     steps, path = [], f"heads/{NAME}"
     files = PublishedFiles(tmp_path / "published", Watched(), 1_000, 3, DEFAULT)
-    files.load()
+    files.load(0.0)
     bring(files, path, b"head", (1, 7), ends_at=100)
     steps.clear()
-    files.remove(path)
+    files.remove(path, 0.0)
     assert steps == ["write", "fsync", "fsync_directory", "remove"]
 
 
 def test_a_line_that_is_none_costs_no_other_one(made, bring, tmp_path):
     files, path = made(1 << 20, 16), f"heads/{NAME}"
     bring(files, path, b"head", (1, 7), ends_at=100)
-    files.remove(path)
+    files.remove(path, 0.0)
     with (tmp_path / "published" / "removed").open("ab") as opened:
         opened.write(b"\n \n\xff\0\nheads/x 1 2 3\n" + f"{path} {'9' * 5_000} 1 1\n".encode())
     assert made().highest(path, now=99) == (1, 7)
+
+
+def test_what_is_over_for_long_is_forgotten(made, bring, tmp_path, monkeypatch):
+    """rules K32: at a start, and whenever it is more than the rest; over restarts what is in its time stays"""
+    monkeypatch.setattr(published_files, "LINES", 4)
+    files, place, sizes = made(1 << 20, 16), tmp_path / "published" / "removed", set()
+    paths = [f"heads/{hashlib.sha256(b'%d' % number).hexdigest()}.hfs" for number in range(60)]
+    for number, path in enumerate(paths):
+        bring(files, path, b"head", (1, 7), ends_at=(number + 1) * DAY)
+        files.remove(path, number * DAY)
+        sizes.add(len(place.read_bytes().splitlines()))
+        for opened in (files, made(1 << 20, 16, number * DAY)) if number % 10 == 0 else ():
+            assert opened.highest(path, now=number * DAY) == (1, 7)
+    in_time = [path for number, path in enumerate(paths) if (number + 1) * DAY + REMEMBERED_S > 59 * DAY]
+    assert max(sizes) <= 2 * len(in_time) + 4 + 1
+    again = made(1 << 20, 16, 59 * DAY)
+    assert sorted(line.split()[0] for line in place.read_text().splitlines()) == sorted(in_time)
+    assert [path for path in paths if again.highest(path, now=52 * DAY + 1) != (0, 0)] == in_time
 
 
 @pytest.mark.parametrize(
@@ -208,8 +228,8 @@ def test_they_are_listed_page_by_page_whatever_comes_and_goes(made, bring):
         there.add(path)
         if number % 5 == 4:
             gone = sorted(there)[number % len(there)]
-            files.remove(gone)
-            files.remove(gone)
+            files.remove(gone, 0.0)
+            files.remove(gone, 0.0)
             bring(files, sorted(there - {gone})[0], b"another one")
             there.discard(gone)
         assert listed(files) == {path: files.files[path].sha256 for path in sorted(there)}
