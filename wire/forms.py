@@ -380,9 +380,9 @@ def _with_tag(schema: Schema, tag: str, name: str) -> Schema:
     return {**schema, "properties": {tag: {"const": name}, **members}, "required": [tag, *required]}
 
 
-def member(form: Form[Any], *, default: object = MISSING) -> Any:  # noqa: ANN401 - as dataclasses.field
-    """A member of a message; `default=None` for one that may be absent."""
-    return field(default=default, metadata={"form": form})
+def member(form: Form[Any], *, default: object = MISSING, kw_only: bool = False) -> Any:  # noqa: ANN401 - as field
+    """A member of a message; `default=None` for one that may be absent, by name alone where others follow it."""
+    return field(default=default, metadata={"form": form}, kw_only=kw_only)
 
 
 @dataclass_transform(frozen_default=True, field_specifiers=(member,))

@@ -2,6 +2,7 @@
 
 import json
 import re
+from dataclasses import fields
 
 import pytest
 from hypothesis import given
@@ -10,9 +11,10 @@ from hypothesis import strategies as st
 from wire.answer_message import AnswerMessage
 from wire.forms import Form, record
 from wire.local import local_answers, node_status
+from wire.local.node_status import NodeStatus
 from wire.messages import BadMessageError
 from wire.operators import fleet_answers, operator_answers, trust_answers
-from wire.operators.fleet_answers import NodeEvents, ReportedEvent
+from wire.operators.fleet_answers import MemberDetail, MemberPage, NodeEvents, ReportedEvent
 from wire.operators.operator_answers import (
     AllowlistEntry,
     CoordinatorStatus,
@@ -67,6 +69,48 @@ def test_a_member_that_a_later_coordinator_adds_is_passed_over() -> None:
 def test_what_is_wrong_is_named(kind: type[AnswerMessage], data: bytes, said: str) -> None:
     with pytest.raises(BadMessageError, match=re.escape(said)):
         kind.read(data)
+
+
+ENTRY = {
+    "node_id": "n1",
+    "kind": "data",
+    "site_id": "s",
+    "certificate_sha256": "a",
+    "incarnation": "i",
+    **dict.fromkeys(("next_certificate_sha256", "direct_url", "last_seen", "revoked_at", "reason", "draining_since")),
+    "first_seen": 1.5,
+    "generation": 3,
+    "labels": {},
+    "certificate_expires_at": None,
+    "state": "active",
+    "why": "",
+    **dict.fromkeys(("mode", "head_grade", "agent_version", "reported_at")),
+}
+DETAIL = {
+    **ENTRY,
+    **dict.fromkeys(("boot_id", "head", "degraded_since", "interval_s", "roots_confirmed", "clock_synchronised")),
+    "clock_offset_s": None,
+    "features": None,
+    "scopes": [],
+    "history": [],
+    "held_back": {},
+}
+
+
+def test_what_an_older_coordinator_does_not_say_is_not_asked_of_it() -> None:
+    """A command line is upgraded before the coordinator that it asks, or asks one of another machine."""
+    listed = MemberPage.read(json.dumps({"nodes": [ENTRY], "next": None}).encode()).nodes[0]
+    assert (listed.came_from, listed.versions_behind) == (None, None)
+    detail = MemberDetail.read(json.dumps(DETAIL).encode())
+    assert (detail.came_from, detail.versions_behind, detail.relay) == (None, None, None)
+    newer = {**DETAIL, "came_from": {"relay r": 2}, "versions_behind": 1}
+    assert MemberDetail.read(json.dumps(newer).encode()).came_from == {"relay r": 2}
+
+
+def test_what_an_older_agent_does_not_say_is_not_asked_of_it() -> None:
+    """Nor of what it relays and stores"""
+    optional = {"relay", "storage", "remedy"}
+    assert {field.name for field in fields(NodeStatus)} - set(record(NodeStatus).schema["required"]) == optional
 
 
 LEAVES = (

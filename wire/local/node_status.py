@@ -23,6 +23,7 @@ from wire.forms import (
     message,
     nullable,
     one_of,
+    record,
     table,
 )
 from wire.messages import GRADES, MODES, STATES, VERDICTS, DocumentOrigin, RelayCondition, ScopeReport
@@ -219,7 +220,9 @@ class HiddenFromCaller:
 
 @message
 class NodeReport:
-    """What the node says of itself. `recovering`: scopes with a gap; `passed_over`: listed, and of unknown types."""
+    """What the node says of itself. `recovering`: scopes with a gap; `passed_over`: listed, and of unknown types. An
+    older agent does not say what it relays and stores.
+    """
 
     node_id: str
     cluster_id: str
@@ -242,8 +245,8 @@ class NodeReport:
     refresh_required: tuple[str, ...]
     passed_over: tuple[str, ...]
     store: StoreCondition
-    relay: RelayCondition | None
-    storage: StorageCondition | None
+    relay: RelayCondition | None = member(nullable(record(RelayCondition)), default=None, kw_only=True)
+    storage: StorageCondition | None = member(nullable(record(StorageCondition)), default=None, kw_only=True)
     ends: tuple[EndingThing, ...]
     counters: Mapping[str, int] = member(table(CONTENT, _COUNT))
 

@@ -8,9 +8,11 @@ from collections.abc import Mapping
 from snapshot.identifiers import format_time
 from snapshot.outage import OutagePhase, Stop
 from wire.answer_message import AnswerMessage, AnswerPage
-from wire.forms import IDENTIFIER, member, message
+from wire.forms import CONTENT, IDENTIFIER, Form, integer, member, message, nullable, table
 from wire.messages import DocumentOrigin, RelayCondition
 from wire.operators.change_answers import ChangeSummary
+
+_COUNTS_OR_NONE: Form[Mapping[str, int] | None] = nullable(table(CONTENT, integer()))
 
 
 @message
@@ -37,7 +39,7 @@ class Listed(NodeEntry):
     """A member in short. `state`: as it says itself, or `unseen`, `silent`, `revoked`; `why`: why it does not hold what
     it should, or nothing. What it says of itself is null before its first report. `came_from`: by whom ("coordinator",
     "relay ulm-1", "unknown" where its agent does not say) how many of its active versions came. `versions_behind`: of
-    the scope that is furthest behind.
+    the scope that is furthest behind. An older coordinator says neither.
     """
 
     labels: Mapping[str, str]
@@ -48,8 +50,8 @@ class Listed(NodeEntry):
     head_grade: str | None
     agent_version: str | None
     reported_at: float | None
-    came_from: Mapping[str, int]
-    versions_behind: int
+    came_from: Mapping[str, int] | None = member(_COUNTS_OR_NONE, default=None, kw_only=True)
+    versions_behind: int | None = member(nullable(integer()), default=None, kw_only=True)
 
 
 @message
@@ -113,7 +115,7 @@ class MemberDetail(Listed, AnswerMessage):
     history: tuple[Span, ...]
     features: tuple[str, ...] | None  # what its agent reads beside the first format; None: it does not say
     held_back: Mapping[str, str]
-    relay: RelayCondition | None
+    relay: RelayCondition | None = None
 
 
 @message
