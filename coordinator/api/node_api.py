@@ -12,7 +12,7 @@ import trio
 from sqlalchemy.exc import SQLAlchemyError
 
 from coordinator.base.refusal import Code, Refused
-from coordinator.base.threads import in_database, in_library
+from coordinator.base.threads import in_database, in_library, in_thread_of
 from coordinator.database import documents
 from coordinator.database.documents import Document, StoredObject, container_of
 from coordinator.database.member import Member
@@ -25,7 +25,7 @@ from coordinator.publishing.board import News, Pair
 from coordinator.reports import checkin
 from coordinator.reports.checkin import Comparison
 from coordinator.reports.collector import NotRecorded
-from coordinator.reports.heartbeat_form import HeartbeatReader, ReceivedHeartbeat
+from coordinator.reports.heartbeat_form import SCOPES_REMEMBERED, HeartbeatReader, ReceivedHeartbeat
 from coordinator.runtime.context import UNAVAILABLE_S, Coordinator, to_peer, unavailable
 from coordinator.trust import restored_backup
 from snapshot import container
@@ -43,6 +43,7 @@ DOCUMENT = ("content-type", "application/vnd.holdfast.document")
 MOST_WAIT_S = 300
 JOIN_BYTES = 64 << 10
 HEAD_BYTES = 5 << 20
+LARGE_REPORT_BYTES = 64 << 10  # of some 150 scopes: milliseconds, if the event loop read it
 DOCUMENTS_AT_ONCE = 16
 WHOLE_BYTES = 4 << 20  # of sections; what has more is sent as it is read
 DOCUMENTS_IN_LINE = 4096  # of each kind: a fleet that hears of one change
@@ -72,6 +73,7 @@ class NodeApi:
         self._admissions = Admissions(self._admit)
         self._grants = GrantReader()
         self._reader = HeartbeatReader()
+        self._large_reader, self._reading = HeartbeatReader(most_scopes=SCOPES_REMEMBERED // 2), trio.CapacityLimiter(1)
         self._claims = Rate(1, CLAIM_NOTED_S)
         self._reports = Rate(REPORTS_PER_MINUTE, 60.0)
         self._proofs = Rate(PROOFS_PER_MINUTE, 60.0)
@@ -340,7 +342,7 @@ class NodeApi:
         peer = await self._member(request, is_report=True)
         _check_rate(self._reports, peer.node_id)
         body = await request.body()
-        report = self._reader.read(body, most=self._at.settings.heartbeat_bytes)
+        report = await self._read_report(body)
         self._judge(peer, report)
         try:
             answer = await self._at.collector.report(report)
@@ -353,6 +355,15 @@ class NodeApi:
             if comparison is not Comparison.NODE_BEHIND:  # it holds what nobody here has published (rules K37)
                 await self._note(peer, scope, report.active[scope].pair, comparison.value)
         return Response(200, [JSON], answer.to_bytes())
+
+    async def _read_report(self, body: bytes) -> ReceivedHeartbeat:
+        """A large one in a thread, one after the other: one of a thousand scopes that a later release has written takes
+        longer than anything may hold the event loop. What a reader remembers is one thread's.
+        """
+        most = self._at.settings.heartbeat_bytes
+        if len(body) <= LARGE_REPORT_BYTES:
+            return self._reader.read(body, most=most)
+        return await in_thread_of(self._reading, self._large_reader.read, body, most=most)
 
     def _judge(self, peer: TlsPeer, report: ReceivedHeartbeat) -> None:
         """In the order of rules K33; the pin table is what the catalog says. Beside the certificates of a member it

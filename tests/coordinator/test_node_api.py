@@ -2,6 +2,7 @@
 
 import json
 import ssl
+import threading
 from pathlib import Path
 
 import pytest
@@ -9,10 +10,11 @@ import trio
 import trio.testing
 from sqlalchemy import delete
 
-from coordinator.api.node_api import PROOFS_PER_MINUTE, REPORTS_PER_MINUTE, WHOLE_BYTES
+from coordinator.api.node_api import LARGE_REPORT_BYTES, PROOFS_PER_MINUTE, REPORTS_PER_MINUTE, WHOLE_BYTES
 from coordinator.database import documents, schema, uploads
 from coordinator.database.documents import StoredObject, container_of
 from coordinator.declared import contents
+from coordinator.reports import heartbeat_form
 from snapshot import envelope
 from snapshot.container import ChunkParts
 from snapshot.identifiers import format_time
@@ -486,6 +488,37 @@ async def test_a_heartbeat_that_is_out_of_form_or_not_the_nodes_own_is_refused(f
         assert at.daemon.coordinator.collector.newer == 1
         assert (await at.ask("GET", "/v1/fleet"))["states"] == {"active": 1, "unseen": 1}
         assert b"holdfast_coordinator_newer_reports_total 1.0" in (await at.probe("/metrics"))[1]
+
+
+@pytest.mark.parametrize("later", [False, True])
+async def test_a_large_report_is_not_read_by_the_event_loop(founded: Founded, monkeypatch, later: bool) -> None:
+    """rules P23: nobody waits behind a thousand scopes, of a later release or of this one; a small one is read at
+    once. It comes to the same.
+    """
+    read, loop = [], threading.get_ident()
+
+    def look(name: str, function):
+        def watched(*arguments, **named):
+            read.append((name, threading.get_ident() == loop))
+            return function(*arguments, **named)
+
+        return watched
+
+    monkeypatch.setattr(heartbeat_form, "_parse", look("parsed", heartbeat_form._parse))
+    async with running(founded) as at:
+        node = await at.admit("node-a")
+        scopes = {f"route_policy/org{number}": reports.scope(reports.mark(1)) for number in range(1_000)}
+        body = report(node, scopes=scopes)
+        assert LARGE_REPORT_BYTES < len(body) < 1 << 20
+        for _ in range(2):
+            assert (await node.report(body[:-1] + b',"x":1}' if later else body))["generation"] >= 1
+        assert read == [("parsed", False)] * (2 if later else 1)
+        assert at.daemon.coordinator.collector.newer == (2 if later else 0)
+        assert (await at.ask("GET", "/v1/fleet"))["states"] == {"active": 1}
+        assert await refusal(node.report(body[:-1])) == "bad_request"
+        read.clear()
+        assert (await node.report(report(node)))["generation"] >= 1
+        assert read == [("parsed", True)]
 
 
 # ---- storms
