@@ -5,8 +5,9 @@
 For each size a fleet of members is declared at once, then every node is declared otherwise, then one after the other
 one alone: each by the steps that an apply takes (read, worked out, judged, carried out, answered). Then nodes are
 allowed and join, by what stands in the database. Beside each stands a floor in the same run: for the whole fleet its
-resources as JSON, written and read once; for one node a change that writes one row. The exponent fits the curve: 0 is
-flat, 1 is linear, 2 is quadratic.
+resources as JSON, written and read once; for one node a change that writes one row. What a change leaves behind goes in
+a thread of the daemon's, between the callers (coordinator/base/releasing.py): here after each step, and by itself. The
+exponent fits the curve: 0 is flat, 1 is linear, 2 is quadratic.
 """
 
 import argparse
@@ -25,7 +26,7 @@ from benchmarks.coordinator import member_row, state, with_members
 from benchmarks.coordinator_first_apply import exponent
 from benchmarks.figures import note
 from coordinator.api.admin_api import _answer
-from coordinator.base import interpreter
+from coordinator.base import interpreter, releasing
 from coordinator.base.settings import CoordinatorSettings
 from coordinator.changes import records
 from coordinator.changes.change_start import StartedChange
@@ -125,8 +126,10 @@ def main() -> None:
     for size in chosen.nodes:
         with tempfile.TemporaryDirectory() as directory:
             fleet = Fleet(Path(directory), size, None if chosen.now else ChangeRequest("measured"))
-            for what, seconds in measured(fleet):
-                curves[what][size].append(seconds)
+            with releasing.releasing():
+                for what, seconds in measured(fleet):
+                    curves[what][size].append(seconds)
+                    curves["what is left behind, a step"][size].append(used(releasing.release))
             fleet.database.close()
         print(f"{size} nodes done", file=sys.stderr)
     for what, sizes in curves.items():

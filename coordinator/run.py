@@ -145,7 +145,7 @@ class Daemon:
             nursery.start_soon(self.keeper.note_refused_joins)
             nursery.start_soon(self.reminder.poll)
             nursery.start_soon(self.lately.run)
-            nursery.start_soon(interpreter.collect_all)
+            nursery.start_soon(interpreter.tidy)
             nursery.start_soon(notifier.watchdog)
             nursery.start_soon(self.door.keep, self.configuration.settings.store_polling_s)
             for name, listener in places.items():

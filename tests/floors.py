@@ -81,7 +81,7 @@ ROOMS: dict[str, tuple[str, ...]] = {
     ),
     "coordinator.base": ("snapshot", "wire", "wire.operators"),
     "coordinator.declared": ("snapshot", "wire", "wire.operators", "coordinator.base"),
-    "coordinator.configs": ("snapshot", "coordinator.declared"),
+    "coordinator.configs": ("snapshot", "coordinator.base", "coordinator.declared"),
     "coordinator.expected": ("snapshot", "coordinator.base", "coordinator.declared", "coordinator.configs"),
     "coordinator.keys": ("snapshot", "wire", "coordinator.base"),
     "coordinator.servers": ("wire", "coordinator.base"),

@@ -16,6 +16,7 @@ from collections import OrderedDict
 from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 
+from coordinator.base.releasing import let_go
 from coordinator.changes import records
 from coordinator.changes.records import ChangedResource
 from coordinator.database.database import Transaction
@@ -91,5 +92,9 @@ class UndoneModels:
             self._plans[change_id] = read_before(records.plan_of(transaction, change_id))
         self._plans.move_to_end(change_id)
         while len(self._plans) > MOST_MODELS:
-            self._plans.popitem(last=False)
+            self._forget_oldest()
         return self._plans[change_id]
+
+    def _forget_oldest(self) -> None:
+        """Of a whole fleet it is ten thousand resources."""
+        let_go([self._plans.popitem(last=False)[1]])

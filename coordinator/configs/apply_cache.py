@@ -9,6 +9,7 @@ import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
+from coordinator.base.releasing import ReleasedInSlices
 from coordinator.declared import resources
 from coordinator.declared.contents import UploadedFile
 from coordinator.declared.model import Key
@@ -18,7 +19,7 @@ from coordinator.declared.yaml_source import YamlDocument
 
 
 @dataclass(frozen=True)
-class ReadDeclaration:
+class ReadDeclaration(ReleasedInSlices):
     """What files declare. `judged_in`: the state whose nodes' texts the schemas of templates fit; None where no schema
     judges a template, so nothing depends on the nodes.
     """

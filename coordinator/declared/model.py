@@ -12,6 +12,7 @@ from operator import attrgetter
 from typing import TypeVar
 from weakref import ref
 
+from coordinator.base.releasing import ReleasedInSlices
 from coordinator.declared.kinds import (
     DEFAULT_PEERS,
     Cluster,
@@ -122,7 +123,7 @@ class ModelOrigin:
 
 
 @dataclass(frozen=True)
-class Model:
+class Model(ReleasedInSlices):
     """All declared resources by (kind, id), all members that are not revoked by their id, and the CAs that nodes are
     told to believe (DER).
     """

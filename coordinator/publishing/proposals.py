@@ -15,6 +15,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 
 from coordinator.base.refusal import Code, Refused
+from coordinator.base.releasing import ReleasedInSlices
 from coordinator.configs.compiled_pairs import CompiledPair
 from coordinator.database import catalog, declared_places
 from coordinator.database.catalog import StateName
@@ -47,7 +48,7 @@ NOTHING = "null"
 
 
 @dataclass(frozen=True)
-class Proposal:
+class Proposal(ReleasedInSlices):
     """Changes of one state, which hold together. `bodies`: what is written of each resource that is new or changed."""
 
     declared: Mapping[Key, Declared]
