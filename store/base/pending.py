@@ -5,6 +5,11 @@ more a candidate: what the head says is coming, which is judged and stays until 
 download that fails evicts neither what is active nor what waits. Sections go to the content-addressed blobs in
 batches, so a document of any size passes in bounded memory; what was flushed survives a crash.
 
+A batch is written in the order of its digests, so many sections a transaction. LMDB keeps the memory of every page that
+a transaction has written to for the next one, as long as the store is open: 16,000 small sections in the order of
+their names write to every page of the table, and an agent was 15 MiB larger for good. In order, neighbours share
+pages, of which there are fewer, and the largest transaction has a MiB or two of them.
+
 Slots are counted, and what waits is, in number and bytes: a key that signs scopes could fill any of them. What takes
 that key away again (trust bundle, recovery, head) has slots and bytes that no scope can take (`PendingRecord.repair`).
 Candidates are counted by themselves, so that they take nothing from what is to run; where the store is full they are
@@ -15,6 +20,8 @@ Rejected: one count for all, with the oldest evicted: what waits was verified, a
 import struct
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import field, replace
+from functools import partial
+from operator import itemgetter
 from typing import TYPE_CHECKING, NamedTuple
 
 from snapshot import envelope as envelopes
@@ -34,6 +41,7 @@ if TYPE_CHECKING:
 Write = Callable[[Callable[[LmdbTransaction], None], WriteRoom], None]  # a change, made in one transaction
 
 FLUSH_BYTES = 4 << 20
+SECTIONS_AT_ONCE = 1024  # in a transaction
 TOGETHER_BYTES = 64 << 10  # that are read from a slot at once
 MOST_SLOTS = 1024
 MOST_WAITING = MOST_SLOTS // 2
@@ -63,22 +71,23 @@ class SlotContent:
     candidate: bool
 
 
-class Blob(NamedTuple):
+class _Row(NamedTuple):
+    """A section and its place: the so many-th that was received, or was kept."""
+
     digest: bytes
     data: bytes
+    kind: bytes
+    index: int
 
 
 @mutable
 class _Unflushed:
-    """What was handed over and is not durable yet."""
+    """What was handed over and is not durable yet; `rows` but for those that are written ahead."""
 
-    sections: list[Blob] = field(default_factory=list)
-    kept: list[Blob] = field(default_factory=list)
+    rows: list[_Row] = field(default_factory=list)
+    sections: int = 0
+    kept: int = 0
     size: int = 0
-
-    def add(self, blob: Blob, *, kept: bool) -> None:
-        (self.kept if kept else self.sections).append(blob)
-        self.size += len(blob.data)
 
 
 class Pending:
@@ -146,7 +155,8 @@ class Pending:
         del name  # content-addressed: the manifest has the names
         digest = blobs.digest_of(data)
         if digest not in self._digests and not self._is_held(digest):
-            self._add(Blob(digest, data), kept=True)
+            self._unflushed.kept += 1
+            self._add(_Row(digest, data, _KEPT, self._kept_rows + self._unflushed.kept - 1))
 
     def _is_held(self, digest: bytes) -> bool:
         """Since it was judged before; what is damaged meanwhile is written again."""
@@ -172,6 +182,11 @@ class Pending:
         """Everything handed over so far is durable when this returns."""
         if not self._dirty and not self._unflushed.size and not self._unflushed.sections:
             return
+        rows = self._unflushed.rows = sorted(self._unflushed.rows, key=itemgetter(0))
+        while len(rows) > SECTIONS_AT_ONCE:
+            self._write(partial(self._put_ahead, rows[:SECTIONS_AT_ONCE]), self._room)
+            self.slot = self._reserved
+            del rows[:SECTIONS_AT_ONCE]
         self._write(self._put, self._room)
         self._mark_flushed()
 
@@ -181,47 +196,61 @@ class Pending:
 
     def _put(self, transaction: LmdbTransaction) -> None:
         """Put what is unflushed; `_mark_flushed` follows once the transaction is committed."""
-        if self.record.candidate and self.slot is not None and not _is_named(transaction, self.scope, self.slot):
-            raise StoreError(StoreFault.STORE_FULL, f"the candidate {self.scope} has given way to what is to run")
-        self._reserved = self.slot if self.slot is not None else begin(transaction, self.record)
+        self._reserve(transaction)
         if self._manifest:
             self._beside = len(self.record.envelope) + len(self._manifest)
             self.record = replace(self.record, manifest=blobs.put(transaction, self._manifest))
-        first = self.record.sections
-        self._put_rows(transaction, _SECTION, first, self._unflushed.sections)
-        self._put_rows(transaction, _KEPT, self._kept_rows, self._unflushed.kept)
-        record = self._with_what_was_unflushed()
-        transaction.put(_TABLE, _SLOT.pack(self._reserved) + _HEADER, pack(record))
+        self._put_rows(transaction, self._unflushed.rows)
+        self._put_header(transaction, self._with_what_was_unflushed())
 
-    def _put_rows(self, transaction: LmdbTransaction, kind: bytes, first: int, rows: Sequence[Blob]) -> None:
-        for index, (digest, data) in enumerate(rows, first):
+    def _put_ahead(self, rows: Sequence[_Row], transaction: LmdbTransaction) -> None:
+        """Some of what is unflushed. The slot says nothing of it before the last is there: a death in between leaves
+        one that receives, or what it was before.
+        """
+        self._reserve(transaction)
+        self._put_rows(transaction, rows)
+        if self.slot is None:
+            self._put_header(transaction, replace(self.record, sealed=False))
+
+    def _reserve(self, transaction: LmdbTransaction) -> None:
+        if self.record.candidate and self.slot is not None and not _is_named(transaction, self.scope, self.slot):
+            raise StoreError(StoreFault.STORE_FULL, f"the candidate {self.scope} has given way to what is to run")
+        self._reserved = self.slot if self.slot is not None else begin(transaction, self.record)
+
+    def _put_rows(self, transaction: LmdbTransaction, rows: Sequence[_Row]) -> None:
+        for digest, data, kind, index in rows:
             blobs.put_known(transaction, digest, data)
             transaction.put(_TABLE, _row(self._reserved, kind, index), digest)
 
+    def _put_header(self, transaction: LmdbTransaction, record: PendingRecord) -> None:
+        transaction.put(_TABLE, _SLOT.pack(self._reserved) + _HEADER, pack(record))
+
     def _with_what_was_unflushed(self) -> PendingRecord:
-        sections = self.record.sections + len(self._unflushed.sections)
+        sections = self.record.sections + self._unflushed.sections
         return replace(self.record, sections=sections, size=self._before + self._beside + self._size)
 
     def _mark_flushed(self) -> None:
         self.slot = self._reserved
         self.record = self._with_what_was_unflushed()
-        self._kept_rows += len(self._unflushed.kept)
+        self._kept_rows += self._unflushed.kept
         self._unflushed = _Unflushed()
         self._manifest = b""
         self._dirty = False
 
     def _take(self, data: bytes) -> None:
-        count = self.record.sections + len(self._unflushed.sections) + 1
-        if count > self._limits.sections:
+        index = self.record.sections + self._unflushed.sections
+        if index >= self._limits.sections:
             raise StoreError(StoreFault.TOO_LARGE, f"a slot takes at most {self._limits.sections} sections")
-        self._add(Blob(blobs.digest_of(data), data), kept=False)
+        self._unflushed.sections += 1
+        self._add(_Row(blobs.digest_of(data), data, _SECTION, index))
 
-    def _add(self, blob: Blob, *, kept: bool) -> None:
-        self._digests.add(blob.digest)
-        self._size += len(blob.data)
+    def _add(self, row: _Row) -> None:
+        self._digests.add(row.digest)
+        self._size += len(row.data)
         if self._size > self._most_bytes:
             raise StoreError(StoreFault.TOO_LARGE, f"this slot takes at most {self._most_bytes} bytes")
-        self._unflushed.add(blob, kept=kept)
+        self._unflushed.rows.append(row)
+        self._unflushed.size += len(row.data)
         if self._unflushed.size >= FLUSH_BYTES:
             self.flush()
 

@@ -6,6 +6,8 @@ import signal
 import pytest
 
 from snapshot.reasons import Rejected
+from snapshot.verify import Verified
+from store.base import pending
 from store.fsck.check import check
 from tests.store.cluster import BOOT, CLUSTER, NOW, SCOPE, Cluster, Node
 from tests.store.dying import DyingDisk, in_a_child
@@ -51,6 +53,28 @@ def deaths(tmp_path, cluster, prepare, work, judge):
 def prepared(node):
     node.apply(node.cluster.bundle())
     node.apply(node.cluster.snapshot(1, A))
+
+
+def test_death_within_a_flush_of_many_sections(tmp_path, cluster, monkeypatch):
+    """rules S68, S66, L36: several transactions, and a slot that is whole or still receives."""
+    monkeypatch.setattr(pending, "SECTIONS_AT_ONCE", 2)
+    document = cluster.snapshot(2, {f"s{number}": number for number in range(9)})
+
+    def receive(node):
+        node.open()
+        node.download(document)
+
+    def whole_or_receiving(node, ended):
+        node.open()
+        for held in node.store.pending():
+            assert held.sealed or ended != 0
+            if held.sealed:
+                assert isinstance(node.judge(node.store.slot(SCOPE, held.envelope_hash), "snapshot"), Verified)
+        node.store.garbage.run()
+        node.apply(document)
+        assert node.contents() == {f"s{number}": b"%d" % number for number in range(9)}
+
+    assert deaths(tmp_path, cluster, prepared, receive, whole_or_receiving) > 5
 
 
 def old_or_new(cluster, following):

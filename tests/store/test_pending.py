@@ -10,8 +10,9 @@ from snapshot.limits import Limits
 from snapshot.manifest import SectionChange
 from snapshot.reasons import Reason, Rejected
 from snapshot.verify import NotYetValid, Verified
+from store.base import pending
 from store.base.errors import StoreError, StoreFault
-from store.base.pending import FLUSH_BYTES, TOGETHER_BYTES
+from store.base.pending import FLUSH_BYTES, SECTIONS_AT_ONCE, TOGETHER_BYTES
 from tests.store.cluster import BOOT, DAY, NOW, SCOPE
 
 
@@ -40,6 +41,48 @@ def test_small_sections_and_large_ones_come_back_in_their_order(node, cluster):
     with pytest.raises(Rejected) as caught:
         list(parts.sections(lying))
     assert (caught.value.step, caught.value.reason) == (6, Reason.CONTENT_MISMATCH)
+
+
+@pytest.mark.parametrize("count", [SECTIONS_AT_ONCE, SECTIONS_AT_ONCE + 1, 2 * SECTIONS_AT_ONCE + 7])
+def test_many_small_sections_are_written_by_neighbours(node, cluster, count):
+    """No transaction writes to more pages than so many sections need: LMDB keeps their memory. They come back in their
+    order all the same, and some that are known already change nothing.
+    """
+    node.apply(cluster.snapshot(1, {"s1": "1" * 10, "s7": "7"}))
+    document = cluster.snapshot(2, {f"s{number}": f"{number % 1000}" * 10 for number in range(count)})
+    before = node.store._environment.lmdb.info()["last_txnid"]
+    slot = node.download(document)
+    commits = node.store._environment.lmdb.info()["last_txnid"] - before
+    assert commits == 1 + (count - 1) // SECTIONS_AT_ONCE
+    assert tuple(slot.parts().sections([len(data) for data in document.sections])) == document.sections
+    node.reopen()
+    (held,) = node.store.pending()
+    verdict = node.judge(node.store.slot(SCOPE, held.envelope_hash), "snapshot")
+    node.store.activate(verdict, now=NOW, boot=BOOT)
+    assert len(node.contents()) == count
+
+
+def test_many_results_of_patches_are_kept_beside(node, cluster, monkeypatch):
+    """Of a slot that is whole already: it stays so."""
+    monkeypatch.setattr(pending, "SECTIONS_AT_ONCE", 3)
+    base = node.apply(cluster.snapshot(1, {f"s{number}": {"x": number} for number in range(8)}))
+    results = {name: signer.section_bytes({"x": -1, "y": number}) for number, name in enumerate(base.state)}
+    brought = {
+        name: signer.section_bytes(
+            [{"op": "replace", "path": "/x", "value": -1}, {"op": "add", "path": "/y", "value": number}]
+        )
+        for number, name in enumerate(base.state)
+    }
+    changes = {
+        name: SectionChange("patch", signer.entry_of(brought[name]), signer.entry_of(results[name]))
+        for name in base.state
+    }
+    slot = node.download(cluster.increment(2, base, changes, brought))
+    verdict = node.judge(slot, "increment")
+    slot.flush()
+    node.store.garbage.run()
+    node.store.activate(verdict, now=NOW, boot=BOOT)
+    assert node.contents() == results
 
 
 def test_a_sealed_slot_survives_a_restart(node, cluster):
