@@ -77,7 +77,7 @@ class _Row(NamedTuple):
     digest: bytes
     data: bytes
     kind: bytes
-    index: int
+    place: int
 
 
 @mutable
@@ -218,9 +218,9 @@ class Pending:
         self._reserved = self.slot if self.slot is not None else begin(transaction, self.record)
 
     def _put_rows(self, transaction: LmdbTransaction, rows: Sequence[_Row]) -> None:
-        for digest, data, kind, index in rows:
+        for digest, data, kind, place in rows:
             blobs.put_known(transaction, digest, data)
-            transaction.put(_TABLE, _row(self._reserved, kind, index), digest)
+            transaction.put(_TABLE, _row(self._reserved, kind, place), digest)
 
     def _put_header(self, transaction: LmdbTransaction, record: PendingRecord) -> None:
         transaction.put(_TABLE, _SLOT.pack(self._reserved) + _HEADER, pack(record))
