@@ -1,6 +1,12 @@
 import pytest
 
 from tests.agent.lab import Cluster, Node, Periphery
+from tests.world import readers
+
+
+@pytest.fixture(scope="session", autouse=True)
+def forked_readers():
+    readers.use()
 
 
 @pytest.fixture(scope="session")

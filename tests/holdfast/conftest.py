@@ -1,9 +1,9 @@
 import pytest
 
-from tests.agent.conftest import cluster, node, periphery
+from tests.agent.conftest import cluster, forked_readers, node, periphery
 from tests.agent.lab import serving
 
-__all__ = ["cluster", "node", "periphery"]
+__all__ = ["cluster", "forked_readers", "node", "periphery"]
 
 
 @pytest.fixture

@@ -1,7 +1,22 @@
+import subprocess
+
 import pytest
 
+from store.fsck import child
 from store.fsck.check import check
 from tests.store.cluster import CLUSTER, Cluster, Node
+from tests.world import readers
+
+
+@pytest.fixture(scope="session", autouse=True)
+def forked_readers():
+    readers.use()
+
+
+@pytest.fixture
+def started_plainly(monkeypatch):
+    """The child that reads, for tests whose claim it is."""
+    monkeypatch.setattr(child, "subprocess", subprocess)
 
 
 @pytest.fixture(scope="session")

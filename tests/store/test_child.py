@@ -3,7 +3,11 @@
 import subprocess
 import sys
 
+import pytest
+
 from store.fsck import child
+
+pytestmark = pytest.mark.usefixtures("started_plainly")
 
 PROGRAM = "from store.fsck import child; print(child.call('{module}', 'is_id', ['raven'], 30))"
 

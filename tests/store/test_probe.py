@@ -11,6 +11,8 @@ from store.fsck import child
 from store.fsck.probe import Findings, probe
 from tests.store.cluster import Node
 
+pytestmark = pytest.mark.usefixtures("started_plainly")
+
 
 def speak():
     return {"said": [1, "two"]}

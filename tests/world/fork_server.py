@@ -19,7 +19,7 @@ import socket
 import sys
 import threading
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import NoReturn
@@ -123,6 +123,24 @@ def next_job(listener: socket.socket) -> tuple[dict, list[int]] | None:
             running.add(Running.begun(pid, asked))
 
 
+def next_job_at(path: str) -> tuple[dict, list[int]] | None:
+    with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as listener:
+        listener.bind(path)
+        listener.listen(64)
+        print("listening", flush=True)
+        return next_job(listener)
+
+
+def take_over(descriptors: Sequence[int]) -> None:
+    """As its input, its output, and where it says what is wrong."""
+    for number, descriptor in enumerate(descriptors):
+        os.dup2(descriptor, number)
+    for descriptor in descriptors:
+        os.close(descriptor)
+    sys.stdin, sys.stdout = open(0, closefd=False), open(1, "w", closefd=False)  # noqa: SIM115
+    sys.stderr = open(2, "w", buffering=1, errors="backslashreplace", closefd=False)  # noqa: SIM115
+
+
 def become(job: dict, descriptors: list[int]) -> None:
     """The process that was asked for, as exec would leave it. `script`: the one that stands in for it, if one does; a
     warning is an error to those that a test has started by itself.
@@ -131,12 +149,7 @@ def become(job: dict, descriptors: list[int]) -> None:
     os.umask(job["umask"])
     os.environ.clear()
     os.environ.update(job["environment"])
-    for number, descriptor in enumerate(descriptors):
-        os.dup2(descriptor, number)
-    for descriptor in descriptors:
-        os.close(descriptor)
-    sys.stdin, sys.stdout = open(0, closefd=False), open(1, "w", closefd=False)  # noqa: SIM115
-    sys.stderr = open(2, "w", buffering=1, errors="backslashreplace", closefd=False)  # noqa: SIM115
+    take_over(descriptors)
     sys.argv = [job["program"], *job["arguments"]]
     # An agent that takes up what its join brought starts itself anew, as it was started.
     plainly = f"import sys; sys.argv[0] = {job['program']!r}; from {MODULES[job['program']]} import main; main()"
@@ -179,12 +192,11 @@ def end(status: int) -> NoReturn:
 
 def main() -> None:
     import_all()
+    from tests.world import readers  # which forks by what is here
+
+    readers.use(sys.argv[2])
     gc.freeze()
-    with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as listener:
-        listener.bind(sys.argv[1])
-        listener.listen(64)
-        print("listening", flush=True)
-        found = next_job(listener)
+    found = next_job_at(sys.argv[1])
     if found is not None:
         become(*found)
         end(status_of(importlib.import_module(MODULES[found[0]["program"]]).main))

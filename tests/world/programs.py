@@ -131,10 +131,14 @@ def _forked(
         "umask": present_umask(),
         "script": "",
     }
+    return forked(_server(), job, [program, *words], descriptors)
+
+
+def forked(server: str, job: Mapping[str, object], words: Sequence[str], descriptors: Sequence[int]) -> Process:
     asked = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-    asked.connect(_server())
+    asked.connect(server)
     socket.send_fds(asked, [marshal.dumps(job)], descriptors)
-    return Process(asked, [program, *words])
+    return Process(asked, words)
 
 
 def present_umask() -> int:
@@ -176,12 +180,16 @@ def _stand_in(folder: Path, name: str) -> None:
     script.chmod(0o755)
 
 
-@cache
 def _server() -> str:
+    return server_of("tests.world.fork_server", server_of("tests.world.readers"))
+
+
+@cache
+def server_of(module: str, *arguments: str) -> str:
     """One for this test run, or this worker of it: the path of its socket."""
     folder = tempfile.mkdtemp(prefix="hf-fork-")
     path = f"{folder}/socket"
-    command = [sys.executable, "-W", "error", "-m", "tests.world.fork_server", path]
+    command = [sys.executable, "-W", "error", "-m", module, path, *arguments]
     server = subprocess.Popen(command, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
     assert server.stdout is not None and server.stdin is not None
     assert server.stdout.readline() == b"listening\n"
