@@ -6,6 +6,7 @@ be missed that shares its name with something else.
 
 import ast
 from collections.abc import Iterator
+from functools import cache
 
 from tests.source import Module, modules
 
@@ -76,11 +77,12 @@ def strings(module: Module) -> Iterator[str]:
             yield node.value
 
 
-def uncalled() -> set[str]:
+@cache
+def uncalled() -> frozenset[str]:
     product = modules()
     full = {name for module in product for name in mentioned(module)}
     names = {name for module in product for name in used(module)}
-    found = {name for module in product for name in offered(module) if name not in full}
+    found = frozenset(name for module in product for name in offered(module) if name not in full)
     return found | {f"{module.name}.{name}" for module in product for name in methods(module) if name not in names}
 
 
