@@ -32,11 +32,11 @@ _SIZE = re.compile(r'"size":([0-9]+)\}', re.ASCII)
 class SectionTable(Mapping[str, SectionEntry]):
     """Of at least one section, in form. `rows`: the entries as the manifest has them, a comma after each."""
 
-    __slots__ = ("_next", "rows")
+    __slots__ = ("_last", "rows")
 
     def __init__(self, rows: str) -> None:
         self.rows = rows
-        self._next = 0  # where the row ends that was found last: whichever thread says so, a row begins there
+        self._last = 0, 0  # where the row lies that was found last: whichever thread says so, one begins at each
 
     def __getitem__(self, name: str) -> SectionEntry:
         begin, end = self._place(name)
@@ -107,9 +107,10 @@ class SectionTable(Mapping[str, SectionEntry]):
 
     def _place(self, name: str) -> tuple[int, int]:
         """From where to where its row lies; where there is none, twice where it would."""
-        if self.rows.startswith(f'"{name}":', begin := self._next) and '"' not in name:
-            self._next = end = self.rows.index(_END, begin) + len(_END)
-            return begin, end
+        for begin in self._last:  # who asks whether it is there asks for it next
+            if self.rows.startswith(f'"{name}":', begin) and '"' not in name:
+                place = self._last = begin, self.rows.index(_END, begin) + len(_END)
+                return place
         low, high = 0, len(self.rows)
         while low < high:
             before = self.rows.rfind(_END, low, (low + high) // 2 + 1)
@@ -120,8 +121,8 @@ class SectionTable(Mapping[str, SectionEntry]):
             elif found > name:
                 high = begin
             else:
-                self._next = end = self.rows.index(_END, begin) + len(_END)
-                return begin, end
+                place = self._last = begin, self.rows.index(_END, begin) + len(_END)
+                return place
         return low, low
 
 

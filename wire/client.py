@@ -39,6 +39,7 @@ from wire.tls_contexts import (
     public_context,
     unchecked_context,
 )
+from wire.tls_stream import TlsStream
 
 KEPT_S = 60.0  # less than a server keeps an idle connection
 NAMES_S = 1.0  # for DNS alone, where the last working address is known: then that one is tried beside it
@@ -123,10 +124,15 @@ class HttpClient(Generic[Place]):
 
     @asynccontextmanager
     async def stream(self, place: Place, call: Call) -> AsyncIterator[Streamed]:
-        """The answer with its body still to come. A body that is not read to its end costs the connection."""
+        """The answer with its body still to come. A body that is not read to its end costs the connection; a refusal
+        does not: what is not there is asked for all the time.
+        """
         line = await self._begin(place, call)
+        refusal = await self._read_refusal(line)
+        if refusal is not None:
+            await self._put_back(place, line)
+            raise refusal
         try:
-            await _refuse_failure(line.exchange)
             yield Streamed(line.exchange, line.server)
         except BaseException:
             await trio.aclose_forcefully(line.stream)
@@ -151,6 +157,14 @@ class HttpClient(Generic[Place]):
         line = KeptConnection(exchange, connected.stream, connected.server)
         await _begin(line, call)
         return line
+
+    async def _read_refusal(self, line: KeptConnection) -> ClientError | None:
+        """The connection goes where it cannot be read."""
+        try:
+            return await _refusal_in(line.exchange)
+        except BaseException:
+            await trio.aclose_forcefully(line.stream)
+            raise
 
     def _take(self, place: Place) -> KeptConnection | None:
         lines = self._kept.get(place, [])
@@ -291,10 +305,10 @@ class HttpsConnector:
             raw = await trio.open_tcp_stream(address, endpoint.port)
         except OSError as error:
             raise ClientError(ClientFault.CONNECT_FAILED, f"{endpoint} at {address}: {alert_of(error)}") from error
-        stream = trio.SSLStream(raw, self._context, server_hostname=endpoint.host)
+        stream = TlsStream(raw, self._context, endpoint.host)
         try:
             await stream.do_handshake()
-            server = self._judge(stream.getpeercert(binary_form=True) or b"")
+            server = self._judge(stream.peer_certificate() or b"")
         except trio.BrokenResourceError as error:
             await trio.aclose_forcefully(stream)
             raise self._failure(endpoint, error) from error
@@ -401,12 +415,12 @@ async def _begin(line: KeptConnection, call: Call) -> None:
         raise
 
 
-async def _refuse_failure(exchange: Exchange) -> None:
-    """ClientError `refused` for an error answer. What its body says is bounded, and may be nonsense (rules P6)."""
+async def _refusal_in(exchange: Exchange) -> ClientError | None:
+    """`refused` for an error answer. What its body says is bounded, and may be nonsense (rules P6)."""
     if 200 <= exchange.status < 300 or exchange.status == 304:
-        return
+        return None
     error = ErrorBody.from_answer(await _error_body(exchange))
-    raise ClientError(
+    return ClientError(
         ClientFault.REFUSED,
         f"{exchange.status} {error.code} {error.message}".strip(),
         status=exchange.status,

@@ -18,6 +18,7 @@ from wire.limits import LEAST_RATE
 from wire.tls_contexts import alert_of, is_tls
 
 READ_BYTES = 65536
+BULK_BYTES = 256 << 10  # of a body whose length is announced: no head is in it that a larger read would let grow
 WHOLE_BYTES = 65536  # a body up to here goes out with its head, in one piece
 FAREWELL_S = 1.0  # as long as a server that has refused a body reads on
 HEAD_BYTES = 16 * 1024
@@ -113,6 +114,7 @@ class Exchange:
         self._call = Call("GET", "/")
         self._ahead: deque[h11.Event | type[h11.PAUSED]] = deque()
         self._answer_begun = False
+        self._in_body = False
         self._ended = False
         self._begun = 0.0
         self._received = 0
@@ -132,7 +134,7 @@ class Exchange:
             self._http.start_next_cycle()
         self._call = call
         self._ahead.clear()
-        self._answer_begun = False
+        self._answer_begun = self._in_body = False
         await self._send(call)
         with trio.move_on_after(self._deadlines.first_byte_s + call.wait_s) as scope:
             self._read_head(await self._head())
@@ -141,6 +143,7 @@ class Exchange:
         self.used = True
         self._begun = trio.current_time()
         self._received = 0
+        self._in_body = True
         self._judge_head()
 
     def chunks(self) -> BodyStream:
@@ -271,7 +274,7 @@ class Exchange:
 
     async def _read(self) -> None:
         try:
-            data = await self._stream.receive_some(READ_BYTES if self._answer_begun else HEAD_BYTES)
+            data = await self._stream.receive_some(self._most_at_once())
         except (trio.BrokenResourceError, trio.ClosedResourceError) as error:
             raise self._failure(error) from error
         if not data and not self._answer_begun:
@@ -279,6 +282,12 @@ class Exchange:
         self._answer_begun = True
         self._ended = not data
         self._http.receive_data(bytes(data))
+
+    def _most_at_once(self) -> int:
+        if not self._answer_begun:
+            return HEAD_BYTES
+        left = self.announced - self._received if self._in_body and self.announced is not None else 0
+        return min(BULK_BYTES, max(READ_BYTES, left))
 
     async def _write(self, data: bytes | None) -> None:
         with trio.move_on_after(self._deadlines.silence_s) as scope:

@@ -3,7 +3,8 @@
 One slot for each scope receives; one more may hold a snapshot that waits for its `valid_from` (rules X26), and one
 more a candidate: what the head says is coming, which is judged and stays until it is listed to be run. A
 download that fails evicts neither what is active nor what waits. Sections go to the content-addressed blobs in
-batches, so a document of any size passes in bounded memory; what was flushed survives a crash.
+batches, so a document of any size passes in bounded memory; what was flushed survives a crash. One that fits into a
+transaction is judged as it came, from memory, once it is durable: to read it back costs as much as to write it.
 
 A batch is written in the order of its digests, so many sections a transaction. LMDB keeps the memory of every page that
 a transaction has written to for the next one, as long as the store is open: 16,000 small sections in the order of
@@ -90,6 +91,14 @@ class _Unflushed:
     size: int = 0
 
 
+@mutable
+class _AtHand:
+    """A document of one transaction, as it came."""
+
+    manifest: bytes = b""
+    sections: list[bytes] = field(default_factory=list)
+
+
 class Pending:
     """One slot. Fed with the container's parts, or by a verifier that keeps results in it while it reads."""
 
@@ -112,6 +121,7 @@ class Pending:
         most = 2 * (REPAIR_SECTION_BYTES if record.repair else limits.content_bytes)
         self._most_bytes = most if room is None else min(most, room)
         self._unflushed = _Unflushed()
+        self._at_hand: _AtHand | None = _AtHand() if slot is None else None
         self._digests: set[bytes] = set()  # of this process, to keep nothing twice
         self._held: frozenset[bytes] = frozenset()  # of one before, where the slot is opened again
         self._manifest = b""
@@ -142,6 +152,8 @@ class Pending:
                 self._change(envelope=part.envelope, signatures=part.signatures)
             case ManifestRead():
                 self._manifest = part.manifest
+                if self._at_hand is not None:
+                    self._at_hand.manifest = part.manifest
             case SectionRead():
                 self._take(part.data)
             case End():
@@ -243,6 +255,10 @@ class Pending:
             raise StoreError(StoreFault.TOO_LARGE, f"a slot takes at most {self._limits.sections} sections")
         self._unflushed.sections += 1
         self._add(_Row(blobs.digest_of(data), data, _SECTION, index))
+        if index >= SECTIONS_AT_ONCE:
+            self._at_hand = None
+        elif self._at_hand is not None:
+            self._at_hand.sections.append(data)
 
     def _add(self, row: _Row) -> None:
         self._digests.add(row.digest)
@@ -252,6 +268,7 @@ class Pending:
         self._unflushed.rows.append(row)
         self._unflushed.size += len(row.data)
         if self._unflushed.size >= FLUSH_BYTES:
+            self._at_hand = None
             self.flush()
 
     def _change(self, **changes: object) -> None:
@@ -261,10 +278,13 @@ class Pending:
     # ---- what goes out
 
     def parts(self) -> "PendingParts":
-        """The document for the verifier, read back one section at a time."""
+        """The document for the verifier, read back one section at a time; for who asks first, of a small one, as it
+        came.
+        """
         if not self.record.sealed or self.slot is None:
             raise StoreError(StoreFault.NOT_DURABLE, f"the slot of {self.scope} is not sealed")
-        return PendingParts(self._environment, self.slot, self.record)
+        at_hand, self._at_hand = self._at_hand, None
+        return PendingParts(self._environment, self.slot, self.record, at_hand)
 
     def wait(self, until: int) -> None:
         """Verified but for its `valid_from`: it stays, in place of what waited before (rules X26). StoreError
@@ -295,23 +315,28 @@ class Pending:
 
     def drop(self) -> None:
         """Forget it: refused, or no longer wanted. Its bytes go with the garbage."""
-        self._unflushed, slot = _Unflushed(), self.slot
+        self._unflushed, self._at_hand, slot = _Unflushed(), None, self.slot
         if slot is not None:
             self._write(lambda transaction: discard(transaction, self.scope, slot), WriteRoom.REPAIR)
 
 
 class PendingParts:
-    """`snapshot.container.Parts` of a sealed slot."""
+    """`snapshot.container.Parts` of a sealed slot. `at_hand`: what lies in it, as it came."""
 
-    def __init__(self, environment: Environment, slot: int, record: PendingRecord) -> None:
+    def __init__(
+        self, environment: Environment, slot: int, record: PendingRecord, at_hand: _AtHand | None = None
+    ) -> None:
         self._environment = environment
         self._slot = slot
         self._record = record
+        self._at_hand = at_hand
 
     def opening(self) -> Opening:
         return Opening(self._record.envelope, self._record.signatures)
 
     def manifest(self) -> bytes:
+        if self._at_hand is not None:
+            return self._at_hand.manifest
         with self._environment.read() as transaction:
             return blobs.get(transaction, self._record.manifest)
 
@@ -327,10 +352,12 @@ class PendingParts:
                 yield data
                 index += 1
 
-    def _read_some(self, index: int, sizes: Sequence[int]) -> list[bytes]:
+    def _read_some(self, index: int, sizes: Sequence[int]) -> Sequence[bytes]:
         """From there on, small ones together: a transaction for each costs as much as to read it. None is left open
         while they are judged.
         """
+        if self._at_hand is not None:
+            return self._at_hand.sections[index:]
         found: list[bytes] = []
         together = 0
         with self._environment.read() as transaction:

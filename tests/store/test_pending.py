@@ -17,12 +17,26 @@ from tests.store.cluster import BOOT, DAY, NOW, SCOPE
 
 
 def test_the_document_comes_back_as_it_came(node, cluster):
-    """rules S7, S13"""
+    """rules S7, S13: to who asks first as it came, then from the disk."""
     document = cluster.snapshot(1, {"a": 1, "b": {"c": [2]}})
-    parts = node.download(document).parts()
-    assert parts.opening() == Opening(document.envelope_bytes, document.signatures)
-    assert parts.manifest() == document.manifest_bytes
-    assert tuple(parts.sections([len(data) for data in document.sections])) == document.sections
+    slot = node.download(document)
+    for parts in (slot.parts(), slot.parts(), node.store.slot(SCOPE, slot.envelope_hash).parts()):
+        assert parts.opening() == Opening(document.envelope_bytes, document.signatures)
+        assert parts.manifest() == document.manifest_bytes
+        assert tuple(parts.sections([len(data) for data in document.sections])) == document.sections
+
+
+def test_what_is_judged_from_memory_lies_on_the_disk(node, cluster):
+    """rules L39: it is durable before anybody judges it, and a document of several batches is not kept in memory."""
+    small = cluster.snapshot(1, {"a": 1})
+    slot = node.download(small)
+    (held,) = node.store.pending()
+    assert (held.sealed, held.envelope_hash) == (True, slot.envelope_hash)
+    assert slot.parts()._at_hand is not None
+    large = cluster.snapshot(2, {f"s{index}": "x" * 1_000_000 for index in range(FLUSH_BYTES // 1_000_000 + 1)})
+    parts = node.download(large).parts()
+    assert parts._at_hand is None
+    assert tuple(parts.sections([len(data) for data in large.sections])) == large.sections
 
 
 def test_small_sections_and_large_ones_come_back_in_their_order(node, cluster):
@@ -30,7 +44,9 @@ def test_small_sections_and_large_ones_come_back_in_their_order(node, cluster):
     sizes = [1, TOGETHER_BYTES // 2, TOGETHER_BYTES // 2, 10, TOGETHER_BYTES + 1, 10, 1, TOGETHER_BYTES - 10, 20, 3]
     sections = {f"s{index}": {"x": f"{index}" * size} for index, size in enumerate(sizes)}
     document = cluster.snapshot(1, sections)
-    parts = node.download(document).parts()
+    slot = node.download(document)
+    assert tuple(slot.parts().sections([len(data) for data in document.sections])) == document.sections
+    parts = slot.parts()
     read = []
     for data in parts.sections([len(data) for data in document.sections]):
         node.store.set(b"written meanwhile %d" % len(read))
@@ -110,9 +126,10 @@ def test_an_unsealed_slot_gives_nothing_back(node):
 def test_another_number_or_size_of_sections_is_step_6(node, cluster, sizes):
     """rules S46"""
     slot = node.download(cluster.snapshot(1, {"a": 1, "b": 2}))
-    with pytest.raises(Rejected) as caught:
-        list(slot.parts().sections(sizes))
-    assert (caught.value.step, caught.value.reason) == (6, Reason.CONTENT_MISMATCH)
+    for parts in (slot.parts(), slot.parts()):
+        with pytest.raises(Rejected) as caught:
+            list(parts.sections(sizes))
+        assert (caught.value.step, caught.value.reason) == (6, Reason.CONTENT_MISMATCH)
 
 
 def test_a_bad_download_evicts_neither_active_nor_waiting(node, cluster):

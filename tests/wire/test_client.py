@@ -35,6 +35,7 @@ from wire.routes import HttpRoute, Routes
 from wire.server import Server
 from wire.tls import ServerAuthTransport
 from wire.tls_contexts import EmptyTrustError, TlsIdentity, pinned_context, server_context
+from wire.tls_stream import RECORD_BYTES
 
 Script = Callable[[trio.abc.Stream], Awaitable[None]]
 
@@ -123,6 +124,44 @@ async def test_an_answer_and_who_gave_it(tmp_path: Path) -> None:
         assert answer.server == fingerprint(shown)
         await client.fetch(local(port), Call("GET", "/whoami"))
         assert server.statistics().accepted == 1  # the connection was kept
+
+
+async def test_an_answer_that_refuses_leaves_the_connection(tmp_path: Path) -> None:
+    """threats N10: an increment that is not there is asked for at each change, and costs no handshake; a body that is
+    not to be read on does.
+    """
+
+    async def refuse(request: Request) -> Response:
+        raise HttpError(404, "not_found", "x" * request.query_integer("size", 0, 0, 1 << 20))
+
+    async with coordinator(tmp_path, HttpRoute("GET", "/refused", refuse), HttpRoute("GET", "/who", whoami)) as (
+        server,
+        port,
+        client,
+    ):
+        for _ in range(3):
+            error = await failure(client.fetch(local(port), Call("GET", "/refused")))
+            assert (error.status, error.code) == (404, "not_found")
+            assert (await client.fetch(local(port), Call("GET", "/who"))).status == 200
+        assert server.statistics().accepted == 1
+        await failure(client.fetch(local(port), Call("GET", path("refused", size=1 << 20))))
+        assert (await client.fetch(local(port), Call("GET", "/who"))).status == 200
+        assert server.statistics().accepted == 2
+
+
+async def test_a_large_body_comes_in_large_pieces(tmp_path: Path) -> None:
+    """Each costs a turn of the event loop: of many records that have come at once is made one."""
+    body = bytes(range(256)) * 8192
+
+    async def large(_: Request) -> Response:
+        return Response(200, body=body)
+
+    async with coordinator(tmp_path, HttpRoute("GET", "/large", large)) as (_, port, client):
+        call = Call("GET", "/large", limit=len(body))
+        async with client.stream(local(port), call) as answer:
+            pieces = [piece async for piece in answer.chunks()]
+    assert b"".join(pieces) == body
+    assert max(map(len, pieces)) > 4 * RECORD_BYTES
 
 
 async def test_nothing_is_sent_to_a_server_of_another_authority(tmp_path: Path) -> None:

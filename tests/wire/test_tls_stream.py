@@ -1,4 +1,4 @@
-"""The server's end of TLS, against a client of trio's own, over real sockets."""
+"""Each end of TLS, against trio's own as the other, over real sockets."""
 
 import os
 import ssl
@@ -39,6 +39,25 @@ async def pair(folder: Path) -> AsyncIterator[tuple[TlsStream, Client]]:
         await trio.aclose_forcefully(client)
 
 
+@asynccontextmanager
+async def client_pair(folder: Path) -> AsyncIterator[tuple[TlsStream, Client]]:
+    """Our client, and trio's server, after their handshake."""
+    identity, _ = node(folder, "server")
+    listener, port = await tcp_listener()
+    async with listener:
+        there = await trio.open_tcp_stream("127.0.0.1", port)
+        server = trio.SSLStream(await listener.accept(), server_context(identity.read()), server_side=True)
+    client = TlsStream(there, unchecked_context(), "localhost")
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(server.do_handshake)
+        nursery.start_soon(client.do_handshake)
+    try:
+        yield client, server
+    finally:
+        await trio.aclose_forcefully(client)
+        await trio.aclose_forcefully(server)
+
+
 async def received(take: Callable[[], object], size: int) -> bytes:
     found = b""
     while len(found) < size and (piece := await take()):
@@ -58,6 +77,60 @@ def test_what_is_sent_arrives_whole_and_in_order(tmp_path: Path, sizes: list[int
             assert await received(client.receive_some, sum(sizes)) == b"".join(said)
 
     trio.run(main)
+
+
+@examples(20, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(st.lists(st.integers(0, 100_000), max_size=6), st.integers(1, 300_000))
+def test_a_client_reads_and_writes_at_once(tmp_path: Path, sizes: list[int], most: int) -> None:
+    """One task each, as a large request and the answer that comes before its end."""
+
+    async def main() -> None:
+        said = [bytes([number]) * size for number, size in enumerate(sizes)]
+        async with client_pair(tmp_path) as (client, server), trio.open_nursery() as nursery:
+            for stream in (client, server):
+                nursery.start_soon(_send_all, stream, said)
+            found: list[bytes] = []
+
+            async def listen() -> None:
+                found.append(await received(server.receive_some, sum(sizes)))
+
+            nursery.start_soon(listen)
+            assert await received(lambda: client.receive_some(most), sum(sizes)) == b"".join(said)
+        assert found == [b"".join(said)]
+
+    trio.run(main)
+
+
+async def test_what_is_wrong_behind_good_records_is_told_after_them(tmp_path: Path) -> None:
+    """threats D-46: what came whole is handed out, and then why no more comes."""
+    async with client_pair(tmp_path) as (client, server):
+        await server.send_all(b"x" * 40_000)
+        await server.transport_stream.send_all(b"\x17\x03\x03\x00\x20" + b"x" * 32)
+        await trio.testing.wait_all_tasks_blocked()
+        read = b""
+        with pytest.raises(trio.BrokenResourceError) as broken:
+            while True:
+                read += await client.receive_some(1 << 20)
+        assert read == b"x" * 40_000
+        assert isinstance(broken.value.__cause__, ssl.SSLError)
+        with pytest.raises(trio.ClosedResourceError):
+            await client.receive_some(1 << 20)
+
+
+async def test_a_server_that_ends_is_told_from_one_that_is_cut_off(tmp_path: Path) -> None:
+    """threats D-46"""
+    async with client_pair(tmp_path) as (client, server):
+        await server.send_all(b"last")
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(server.aclose)
+            assert await received(lambda: client.receive_some(1 << 20), 5) == b"last"
+            await client.aclose()
+    async with client_pair(tmp_path) as (client, server):
+        await server.send_all(b"first")
+        await trio.aclose_forcefully(server.transport_stream)
+        assert await client.receive_some(1 << 20) == b"first"
+        with pytest.raises(trio.BrokenResourceError):
+            await client.receive_some(1 << 20)
 
 
 async def _send_all(stream: trio.abc.SendStream, pieces: list[bytes]) -> None:
