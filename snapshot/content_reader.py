@@ -31,8 +31,7 @@ def read_manifest(case: Verification, data: bytes) -> None:
     if case.kind != INCREMENT:
         case.state_bytes = data
     if case.kind == SNAPSHOT:
-        case.state = _state(case, data)
-        case.carried = dict(case.state.items())
+        case.state = case.carried = _state(case, data)
     elif case.kind == INCREMENT:
         case.changes = manifest.parse_changes(data, limits)
         case.carried = {name: change.brought for name, change in case.changes.items() if change.brought}
@@ -56,9 +55,9 @@ def _state(case: Verification, data: bytes) -> Mapping[str, SectionEntry]:
 
 
 def _raw_is_of_config(case: Verification) -> None:
-    raw = [name for name, entry in case.carried.items() if entry.is_raw]
-    if raw and case.envelope.scope_type != CONFIG:
-        raise manifest.bad_content("sections of JSON", "a raw one", raw[0])
+    raw = None if case.envelope.scope_type == CONFIG else section_table.first_raw(case.carried)
+    if raw is not None:
+        raise manifest.bad_content("sections of JSON", "a raw one", raw)
 
 
 def _generation_is(head: Head, document: Envelope) -> None:
@@ -67,12 +66,12 @@ def _generation_is(head: Head, document: Envelope) -> None:
 
 
 def _sizes_are_signed_and_within_limits(case: Verification) -> None:
-    limits = case.holder.limits
-    results = [change.result for change in case.changes.values() if change.result]
-    for entry in (*case.carried.values(), *results):
-        if entry.size > limits.section_bytes:
-            reject(0, Reason.TOO_LARGE, f"a section of at most {limits.section_bytes}", entry.size, "manifest")
-    total = sum(entry.size for entry in case.carried.values())
+    limits, sizes = case.holder.limits, section_table.sizes_of(case.carried)
+    results = [change.result.size for change in case.changes.values() if change.result]
+    for size in (*sizes, *results):
+        if size > limits.section_bytes:
+            reject(0, Reason.TOO_LARGE, f"a section of at most {limits.section_bytes}", size, "manifest")
+    total = sum(sizes)
     most = limits.trust_bundle_bytes if case.is_bundle else limits.content_bytes
     if total > most:
         reject(0, Reason.TOO_LARGE, f"at most {most} bytes of content", total, "manifest")
@@ -80,9 +79,9 @@ def _sizes_are_signed_and_within_limits(case: Verification) -> None:
         reject(6, Reason.CONTENT_MISMATCH, case.envelope.content_length, f"{total} bytes", "content_length")
 
 
-def take_section(case: Verification, name: str, data: bytes) -> None:
+def take_section(case: Verification, name: str, entry: SectionEntry, data: bytes) -> None:
     """One section of the chunk, as it was read: judged in its order, and handed on to who keeps it."""
-    if case.carried[name].is_raw:
+    if entry.is_raw:
         case.raw.take(name, data, is_alone=name in case.content.alone)
         if case.keep is not None:
             case.keep(name, data)

@@ -26,6 +26,7 @@ from snapshot.limits import DEFAULT, Limits
 from snapshot.manifest import ENTRY, SectionChange, SectionEntry
 
 _END = "},"  # of an entry; nothing within one looks like it
+_FORM = '"form":'  # of a raw section; no name holds a quote
 _SIZE = re.compile(r'"size":([0-9]+)\}', re.ASCII)
 
 
@@ -183,6 +184,13 @@ def sizes_of(state: Mapping[str, SectionEntry]) -> list[int]:
     if isinstance(state, SectionTable):
         return list(map(int, _SIZE.findall(state.rows)))
     return [entry.size for entry in state.values()]
+
+
+def first_raw(state: Mapping[str, SectionEntry]) -> str | None:
+    """The first section that is no JSON."""
+    if isinstance(state, SectionTable) and _FORM not in state.rows:
+        return None
+    return next((name for name, entry in state.items() if entry.is_raw), None)
 
 
 def _entry_of(found: re.Match[str]) -> SectionEntry:

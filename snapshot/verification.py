@@ -34,7 +34,7 @@ class Verification:
     step: int = 0
     signers: tuple[str, ...] = ()
     manifest_bytes: bytes = b""
-    carried: dict[str, SectionEntry] = field(default_factory=dict)  # sections whose bytes the document brings
+    carried: Mapping[str, SectionEntry] = field(default_factory=dict)  # sections whose bytes the document brings
     changes: dict[str, SectionChange] = field(default_factory=dict)  # of an increment
     state: Mapping[str, SectionEntry] = field(default_factory=dict)
     state_bytes: bytes = b""  # the canonical manifest of the state, once it is known

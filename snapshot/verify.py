@@ -42,7 +42,7 @@ from typing import NoReturn
 from cryptography.exceptions import InternalError, UnsupportedAlgorithm
 
 from snapshot import bundle as trust_bundle
-from snapshot import content_reader, envelope
+from snapshot import content_reader, envelope, section_table
 from snapshot.bundle import TrustBundle
 from snapshot.container import ChunkParts, Opening, Parts
 from snapshot.content import DocumentContent
@@ -200,15 +200,15 @@ def judge_claims(claims: Envelope, opening: Opening, holder: VerifierState, *, n
     return True
 
 
-def signed_sizes(judged: Envelope, manifest_bytes: bytes, holder: VerifierState) -> dict[str, int]:
-    """The sections that a judged document carries, in order, and their signed sizes in bytes; Rejected at step 6."""
+def signed_sizes(judged: Envelope, manifest_bytes: bytes, holder: VerifierState) -> list[int]:
+    """Of the sections that a judged document carries, in their order, in bytes; Rejected at step 6."""
     case = Verification(holder, judged.kind, 0, _OpeningOnly(None), None)
     case.envelope, case.step = judged, 6
     try:
         content_reader.read_manifest(case, manifest_bytes)
     except _OUR_FAULTS as fault:
         raise _verifier_fault(case.step, fault) from fault
-    return {name: entry.size for name, entry in case.carried.items()}
+    return section_table.sizes_of(case.carried)
 
 
 # 1
@@ -301,11 +301,11 @@ def content_is_what_was_signed(case: Verification) -> None:
     """Reads the manifest, and every section once."""
     content_reader.read_manifest(case, case.parts.manifest())
     _revocations_do_not_go_back(case)
-    sizes = [entry.size for entry in case.carried.values()]
+    sizes = section_table.sizes_of(case.carried)
     for data, (name, entry) in zip(case.parts.sections(sizes), case.carried.items(), strict=True):
         if len(data) != entry.size or not digest_is(data, entry.sha256):
             reject(6, Reason.CONTENT_MISMATCH, entry.sha256, "other bytes", name)
-        content_reader.take_section(case, name, data)
+        content_reader.take_section(case, name, entry, data)
     if case.is_bundle:
         content_reader.take_bundle(case)
 

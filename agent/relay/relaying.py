@@ -152,7 +152,7 @@ class Relay:
     def _write_slot(self, file: Path, slot: Pending, envelope: Envelope) -> None:
         parts, holder = slot.parts(), self.node.holder()
         opening, manifest = parts.opening(), parts.manifest()
-        sizes = tuple(signed_sizes(envelope, manifest, holder).values())
+        sizes = signed_sizes(envelope, manifest, holder)
         with _create(file) as opened:
             for piece in container.encode_opening(opening.envelope, opening.signatures, manifest, len(sizes)):
                 _write_all(opened, piece)

@@ -99,7 +99,7 @@ def _signed_parts(pieces: Iterable[bytes], holder: VerifierState) -> list[bytes]
     parts = ChunkParts(pieces, holder.limits)
     envelope, manifest = parts.opening().envelope, parts.manifest()
     sizes = signed_sizes(envelopes.parse(envelope, SNAPSHOT, holder.limits), manifest, holder)
-    return [envelope, manifest, *parts.sections(tuple(sizes.values()))]
+    return [envelope, manifest, *parts.sections(sizes)]
 
 
 def _check_place(path: str, said: Envelope, holder: VerifierState, shards: Sequence[StorageShard]) -> None:

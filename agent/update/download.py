@@ -69,7 +69,7 @@ class Arrival:
                     self._open(event)
                 case ManifestRead():
                     sizes = signed_sizes(_require(self.envelope), event.manifest, self._holder)
-                    self._reader.expect(tuple(sizes.values()))
+                    self._reader.expect(sizes)
                     _require(self.slot).receive(event)
                 case SectionRead():
                     _require(self.slot).receive(event)

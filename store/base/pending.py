@@ -41,7 +41,8 @@ if TYPE_CHECKING:
 
 Write = Callable[[Callable[[LmdbTransaction], None], WriteRoom], None]  # a change, made in one transaction
 
-FLUSH_BYTES = 4 << 20
+FLUSH_BYTES = 4 << 20  # in memory
+ROW_BYTES = 256  # that a section takes in memory beside its bytes
 SECTIONS_AT_ONCE = 1024  # in a transaction
 TOGETHER_BYTES = 64 << 10  # that are read from a slot at once
 MOST_SLOTS = 1024
@@ -266,7 +267,7 @@ class Pending:
         if self._size > self._most_bytes:
             raise StoreError(StoreFault.TOO_LARGE, f"this slot takes at most {self._most_bytes} bytes")
         self._unflushed.rows.append(row)
-        self._unflushed.size += len(row.data)
+        self._unflushed.size += len(row.data) + ROW_BYTES
         if self._unflushed.size >= FLUSH_BYTES:
             self._at_hand = None
             self.flush()

@@ -13,6 +13,7 @@ from snapshot.section_table import (
     SectionTable,
     differing,
     family_of,
+    first_raw,
     read_state,
     sizes_of,
     state_after,
@@ -71,6 +72,7 @@ def test_the_parts_of_a_map_are_those_of_its_name(
         found = family_of(one, name)
         assert dict(found.items()) == wanted
         assert sizes_of(found) == [entry.size for entry in found.values()]
+        assert first_raw(found) == next((part for part in found if wanted[part].is_raw), None)
     assert isinstance(table, SectionTable)
     for place, part in enumerate(sorted(state)):
         assert table.place_of(part) == place

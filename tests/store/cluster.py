@@ -159,7 +159,7 @@ class Node:
         manifest = reader.next_event()
         slot.receive(manifest)
         sizes = signed_sizes(document.envelope, manifest.manifest, self.holder())
-        reader.expect(tuple(sizes.values()))
+        reader.expect(sizes)
         for _ in range(len(sizes) + 1):
             slot.receive(reader.next_event())
         slot.seal(now)
