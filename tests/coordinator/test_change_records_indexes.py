@@ -1,10 +1,10 @@
 """What is asked of changes again and again is answered by an index, among thousands that are over."""
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 import pytest
-from sqlalchemy import event, insert
+from sqlalchemy import insert
 
 from coordinator.base.settings import DAY
 from coordinator.changes import records
@@ -15,6 +15,7 @@ from coordinator.database.database import Database, Transaction
 from coordinator.runtime import retention
 from tests.coordinator.begun_changes import begin
 from tests.coordinator.candidates import NOW
+from tests.coordinator.query_plans import plans_of
 
 ENDED = 4_000
 READS_ALL = re.compile(r"SCAN changes$|Seq Scan on changes", re.MULTILINE)
@@ -36,23 +37,6 @@ def years(cluster: Database) -> Database:
         transaction.connection.exec_driver_sql("ANALYZE")
         transaction.audit("test", "analyse")
     return cluster
-
-
-def plans_of(database: Database, ask: Callable[[Transaction], object]) -> Iterator[str]:
-    """Of each statement that is read with, how the database would find its rows."""
-    asked: list[tuple[str, object]] = []
-
-    def keep(_connection, _cursor, statement, parameters, _context, _many) -> None:
-        asked.append((statement, parameters))
-
-    with database.read() as transaction:
-        event.listen(transaction.connection, "before_cursor_execute", keep)
-        ask(transaction)
-        event.remove(transaction.connection, "before_cursor_execute", keep)
-        explain = "EXPLAIN QUERY PLAN " if database.is_sqlite else "EXPLAIN "
-        for statement, parameters in asked:
-            found = transaction.connection.exec_driver_sql(explain + statement, parameters)
-            yield "\n".join(str(row[-1]) for row in found)
 
 
 ASKED = {

@@ -19,12 +19,14 @@ from coordinator.database.documents import Document, HeadEntry
 from coordinator.declared.compiler import compile_scope
 from coordinator.publishing import heads, published_state
 from coordinator.publishing.backlog import Batch
+from coordinator.publishing.shared_documents import SharedDocuments
 from coordinator.runtime import retention
 from snapshot import envelope
 from snapshot.identifiers import Scope
 from tests.coordinator import candidates, migrated
 from tests.coordinator.candidates import admit
 from tests.coordinator.publishing import DAY, HOUR, Press, Reader
+from tests.coordinator.query_plans import plans_of
 
 NODES = ("node-a", "node-b", "node-c", "node-d")
 GROUPS = ("left", "right")
@@ -113,6 +115,17 @@ def test_it_is_one_over_several_batches(database: Database) -> None:
         assert heads.publish(database, [made.publication], actor="coordinator", now=press.now) == {}
     assert kept(press, EDGE) == 1
     assert len(set(listed(press, EDGE).values())) == 1
+
+
+def test_it_is_found_by_its_hash_and_not_among_all_of_its_scope(press: Press) -> None:
+    """A directory of each node, all of them shared: of 10,000 each newcomer's was looked for among all."""
+    with press.database.read() as transaction:
+        content = compile_scope(catalog.load(transaction), "node-b", Scope("peer_directory"))
+        assert SharedDocuments(transaction).newest(content, 1) is not None
+
+    (plan, *_) = plans_of(press.database, lambda transaction: SharedDocuments(transaction).newest(content, 1))
+    assert "documents_by_scope" not in plan
+    assert "documents_by_content" in plan or not press.database.is_sqlite, plan
 
 
 def test_what_is_of_the_node_stays_the_nodes_own(press: Press) -> None:
