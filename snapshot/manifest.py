@@ -4,7 +4,7 @@ import operator
 import re
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, lru_cache
 from itertools import chain, pairwise, starmap
 from typing import Literal, NamedTuple
 
@@ -29,6 +29,7 @@ from snapshot.limits import DEFAULT, Limits
 from snapshot.reasons import Reason, Rejected
 
 RAW = "raw"
+HEADS_REMEMBERED = 2  # the one that is held, and the one that comes
 # One section as a canonical manifest has it: its name, its form, its hash, its size of up to 15 digits.
 _ENTRY_FORM = (
     r'"([a-z0-9](?:[a-z0-9._-]{0,126}[a-z0-9])?)":'
@@ -169,8 +170,13 @@ def parse_changes(data: bytes, limits: Limits = DEFAULT) -> dict[str, SectionCha
     return {name: _change(name, members) for name, members in _sections(data, limits).items()}
 
 
+@lru_cache(maxsize=HEADS_REMEMBERED)
 def parse_head(data: bytes, limits: Limits = DEFAULT) -> Head:
-    """The manifest of a head; `bad_content` where it is out of form, and what is unknown is named as passed over."""
+    """The manifest of a head; `bad_content` where it is out of form, and what is unknown is named as passed over.
+
+    By all of its bytes: the one that comes and the one that is held are asked for by half a dozen who know nothing of
+    each other, at each update.
+    """
     value = _object(data, limits)
     refuse_critical(_names_of_head(value), "manifest")
     form = {

@@ -243,9 +243,10 @@ def _require_sections(transaction: LmdbTransaction, promotion: Promotion, parsed
         base = _active(transaction, scope_record(transaction, promotion.scope), parsed)
         changed = differing(base.sections, state) if base else state.keys()
         state = {name: state[name] for name in changed if name in state}
-    for name, entry in state.items():
-        if not blobs.has(transaction, bytes.fromhex(entry.sha256)):
-            raise StoreError(StoreFault.NOT_DURABLE, f"{promotion.scope}: section {name} is not in the store")
+    lacking = blobs.lacking(transaction, (bytes.fromhex(entry.sha256) for entry in state.values()))
+    if lacking:
+        name = next(name for name, entry in state.items() if entry.sha256 == lacking[0].hex())
+        raise StoreError(StoreFault.NOT_DURABLE, f"{promotion.scope}: section {name} is not in the store")
 
 
 @frozen

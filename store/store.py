@@ -418,13 +418,18 @@ class Store:
         return self._floors.record.time_floor
 
     def save_time_floor(self, boot: Boot) -> None:
-        """At each check-in: how far the floor has come in this boot (rules A17). A swap has often written it a moment
-        ago: what is less than a second behind is not written again.
-        """
+        """At each check-in: how far the floor has come in this boot (rules A17)."""
         floor = self._floors.record.time_floor
-        if floor is not None and (floor.boot_id != boot.boot_id or floor.at(boot) - floor.time >= TIME_FLOOR_S):
+        if floor is not None and self.is_time_floor_behind(boot):
             reached = TimeFloor(floor.epoch, floor.at(boot), boot.boot_id, boot.elapsed)
             self._raise_floors(replace(self._floors.record, time_floor=reached))
+
+    def is_time_floor_behind(self, boot: Boot) -> bool:
+        """A swap has often written it a moment ago: what is less than a second behind is not written again. It reads
+        nothing, so that it may be asked anywhere.
+        """
+        floor = self._floors.record.time_floor
+        return floor is not None and (floor.boot_id != boot.boot_id or floor.at(boot) - floor.time >= TIME_FLOOR_S)
 
     @property
     def is_floor_lost(self) -> bool:

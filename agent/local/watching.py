@@ -155,7 +155,8 @@ def changed_routes(before: View | None, after: View, changed: Mapping[str, froze
 def _differing(old: StoredDocument | None, new: StoredDocument | None, changed: Iterable[str]) -> frozenset[str]:
     sections = [{} if document is None else document.sections for document in (old, new)]
     parts = sorted(part for part in changed if map_of(ROUTES_SCOPE, part) == ROUTES)
-    if sum(section[part].size for section in sections for part in parts if part in section) > PARTS_COMPARED_BYTES:
+    entries = (section.get(part) for section in sections for part in parts)
+    if sum(entry.size for entry in entries if entry is not None) > PARTS_COMPARED_BYTES:
         return EVERY_ROUTE
     try:
         return _compare(old, new, parts)

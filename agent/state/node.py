@@ -224,7 +224,8 @@ class RunningNode:
         self._regression.confirm(moment)
         if self.check_in.note_answer():
             self.tell()
-        await self.threads.write(self.store.save_time_floor, moment.boot)
+        if self.store.is_time_floor_behind(moment.boot):
+            await self.threads.write(self.store.save_time_floor, moment.boot)
 
     def note_revocation_claim(self, source: str) -> bool:
         """A coordinator says that we are revoked; whether that is new. Nothing stops for it: whoever has a listener's

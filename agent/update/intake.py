@@ -86,7 +86,8 @@ class CandidateIntake:
         judged = {scope.scope for scope in coming if scope.refusal is None}
         to_run = {wanted.scope: wanted for wanted in plan(self.node.holdings).wanted}
         gone = [scope for scope, candidate in held.items() if scope not in judged and not _is_for(candidate, to_run)]
-        await self.node.threads.write(self.node.store.drop_candidates, gone)
+        if gone:
+            await self.node.threads.write(self.node.store.drop_candidates, gone)
         self._known = {scope: known for scope, known in self._known.items() if scope in judged}
 
     def give_up_others(self, listed: Mapping[str, ScopeVersion]) -> None:
@@ -99,6 +100,9 @@ class CandidateIntake:
         self, coming: Sequence[Prospect], kept_out: Mapping[str, CandidateRefusal]
     ) -> dict[str, IntakeOutcome]:
         """Each judged by what those before it give (format.md 9)."""
+        if not coming:
+            self._resting = set()
+            return {}
         held = await self.node.threads.read(self.node.store.candidates)
         due = {cause for cause in self._resting if not self.put_offs.holds(cause)}
         self._room, self._resting = max(0, held.room), set()

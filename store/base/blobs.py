@@ -7,7 +7,7 @@ pages. Shared by all versions and scopes that refer to it. What is read is hashe
 import hashlib
 import hmac
 import struct
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from itertools import takewhile
 
 from store.base.environment import LmdbTransaction
@@ -60,7 +60,13 @@ def get(transaction: LmdbTransaction, digest: bytes) -> bytes:
 
 def has(transaction: LmdbTransaction, digest: bytes) -> bool:
     """Whether it is there; its bytes are not looked at."""
-    return next(_keys(transaction, digest), None) is not None
+    return not lacking(transaction, (digest,))
+
+
+def lacking(transaction: LmdbTransaction, wanted: Iterable[bytes]) -> list[bytes]:
+    """Those of the digests that are not there, in the order in which they are asked for; no bytes are looked at."""
+    first = transaction.first_key_of(_TABLE)
+    return [digest for digest in wanted if not first(digest).startswith(digest)]
 
 
 def is_whole(transaction: LmdbTransaction, digest: bytes) -> bool:

@@ -9,7 +9,7 @@ Neither may cross an `await`, nor change threads (rules L26, M4).
 
 import contextlib
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from enum import Enum
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -258,6 +258,15 @@ class LmdbTransaction:
             if not key.startswith(prefix):
                 return
             yield key, value
+
+    def first_key_of(self, database: str) -> Callable[[bytes], bytes]:
+        """Of a key the first that is not below it, empty where there is none. One cursor does for many."""
+        cursor = self.lmdb.cursor(db=self._databases[database])
+
+        def first_key(least: bytes) -> bytes:
+            return bytes(cursor.key()) if cursor.set_range(least) else b""
+
+        return first_key
 
     def keys(self, database: str, after: bytes = b"") -> Iterator[bytes]:
         """Keys alone, in byte order; values are not read."""

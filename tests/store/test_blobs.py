@@ -61,3 +61,18 @@ def test_sharing(node, values):
         digests = {blobs.put(transaction, value) for value in values}
         assert digests == {blobs.digest_of(value) for value in values}
         assert set(blobs.digests(transaction)) == before | digests
+
+
+@examples(25, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    st.sets(st.binary(min_size=1, max_size=64), max_size=12), st.sets(st.binary(min_size=65, max_size=80), max_size=4)
+)
+def test_what_is_lacking_is_told_from_what_is_there(node, there, absent):
+    """rules L28: the pointer is swapped only to what lies here whole; one of several chunks is there as well."""
+    large = b"x" * (blobs.CHUNK_BYTES + 1)
+    with node.store._environment.write() as transaction:
+        present = [blobs.put(transaction, data) for data in (*there, large)]
+        not_there = [blobs.digest_of(data) for data in absent] + [b"\xff" * blobs.DIGEST_BYTES]
+        assert blobs.lacking(transaction, [*present, *not_there, *present]) == not_there
+        assert all(blobs.has(transaction, digest) for digest in present)
+        assert not any(blobs.has(transaction, digest) for digest in not_there)
