@@ -39,6 +39,17 @@ def mutable(cls: type[T], /) -> type[T]:
     return _with_methods(cls, _MUTABLE)
 
 
+def changed(one: T, **members: object) -> T:
+    """As `replace`, of one of these that keeps nothing beside its members and makes nothing of them: in a fifth of the
+    time.
+    """
+    if not members.keys() <= vars(one).keys():
+        raise TypeError(f"{type(one).__qualname__} has not all of {', '.join(sorted(members))}")
+    made = object.__new__(type(one))
+    vars(made).update(vars(one), **members)
+    return made
+
+
 def _with_methods(cls: type[T], own: Mapping[str, object], *, kw_only: bool = False) -> type[T]:
     """What the class says itself stays."""
     said = vars(cls).keys()
@@ -85,12 +96,12 @@ def _initializer(cls: type[Any], members: tuple["Field[Any]", ...]) -> Callable[
     begin = getattr(cls, "__post_init__", None)
 
     def __init__(self: object, /, *given: object, **named: object) -> None:  # noqa: N807
-        placed = dict(zip(by_place, given, strict=False))
-        values = {**defaults, **placed, **named}
+        told = dict(zip(by_place, given, strict=False)) | named if given else named
+        values = {**defaults, **told}
         for name, make in made:
             if name not in values:
                 values[name] = make()
-        once = len(placed) == len(given) and named.keys().isdisjoint(placed) and named.keys().isdisjoint(own)
+        once = len(told) == len(given) + len(named) and (not own or own.isdisjoint(told))
         if not once or values.keys() != wanted:
             raise TypeError(
                 f"{cls.__qualname__}: of {', '.join(sorted(wanted))} one is missing, unknown or given twice"

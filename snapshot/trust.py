@@ -36,22 +36,23 @@ class Authority:
         """The listed signers whose key may sign this and whose signature verifies; each public key once."""
         return tuple(
             key_id
-            for key_id in self._present(envelope, opening)
-            if self.fault(key_id, envelope.scope_type) is None and self._verifies(key_id, envelope, opening)
+            for key_id, signature in self._present(envelope, opening)
+            if self.fault(key_id, envelope.scope_type) is None
+            and self._verifies(key_id, signature, envelope.kind, opening)
         )
 
     def verifying(self, envelope: Envelope, opening: Opening) -> bool | None:
         """Whether a listed signature by any key that is known, trusted or not, verifies; None where none is known."""
-        known = [key_id for key_id in self._present(envelope, opening) if key_id in self.keys]
-        return any(self._verifies(key_id, envelope, opening) for key_id in known) if known else None
+        known = [(key_id, signature) for key_id, signature in self._present(envelope, opening) if key_id in self.keys]
+        return any(self._verifies(*one, envelope.kind, opening) for one in known) if known else None
 
-    def _present(self, envelope: Envelope, opening: Opening) -> list[str]:
+    def _present(self, envelope: Envelope, opening: Opening) -> list[tuple[str, bytes]]:
         signatures = dict(opening.signatures)
-        return [key_id for key_id in envelope.signers if key_id in signatures]
+        return [(key_id, signatures[key_id]) for key_id in envelope.signers if key_id in signatures]
 
-    def _verifies(self, key_id: str, envelope: Envelope, opening: Opening) -> bool:
-        record, signature = self.keys[key_id], dict(opening.signatures)[key_id]
-        return verify_signature(record.algorithm, record.public_key, pae(envelope.kind, opening.envelope), signature)
+    def _verifies(self, key_id: str, signature: bytes, kind: str, opening: Opening) -> bool:
+        record = self.keys[key_id]
+        return verify_signature(record.algorithm, record.public_key, pae(kind, opening.envelope), signature)
 
 
 def authority_over(envelope: Envelope, holder: VerifierState, now: float) -> Authority:

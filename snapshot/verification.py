@@ -53,8 +53,9 @@ class Verification:
         """Whose signatures count: asked by steps 4 and 5."""
         return trust.authority_over(self.envelope, self.holder, self.now)
 
-    @property
+    @cached_property
     def mark(self) -> Mark | None:
+        """Asked from step 6 on."""
         return self.holder.marks.get(self.envelope.scope)
 
     @property

@@ -38,7 +38,7 @@ from sqlalchemy.engine.interfaces import DBAPICursor
 from sqlalchemy.exc import SQLAlchemyError
 
 from coordinator.base.refusal import Code, Refused, bound_text
-from coordinator.database import migrations, running_digests, schema
+from coordinator.database import bulk, migrations, running_digests, schema
 from coordinator.database.database_fault import is_of_the_server, line_of
 from coordinator.database.running_digests import Folding
 from coordinator.servers import database_url
@@ -194,9 +194,19 @@ class Transaction:
             self.connection.execute(statement, values)
         return len(values)
 
+    def run_many(self, statement: Executable, rows: Sequence[Mapping[str, object]]) -> int:
+        """The same of many rows, which all have the same names; `statement`: one that was made once (bulk.py)."""
+        if rows and self.folding.follows(statement):
+            return self.folding.insert_many(self.connection, statement, rows)
+        return bulk.execute(self.connection, statement, rows)
+
     def put(self, table: Table, rows: Sequence[Mapping[str, object]], *, keep: bool = False) -> None:
         """Each is inserted, or replaces the row of the same key; with `keep` what is there stays."""
-        self.run(_put(self.connection.dialect.name, table, keep=keep), rows)
+        statement = _put(self.connection.dialect.name, table, keep=keep)
+        if self.folding.follows(statement):
+            self.folding.run(self.connection, statement, rows)
+        else:
+            bulk.execute(self.connection, statement, rows)
 
     def audit(
         self, action: str, subject: str, before: object = None, after: object = None, outcome: str = "done"

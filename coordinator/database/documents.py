@@ -8,9 +8,10 @@ import base64
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cache
 from typing import Any, TypeVar
 
-from sqlalchemy import ColumnElement, Select, bindparam, delete, func, insert, select, update
+from sqlalchemy import ARRAY, ColumnElement, Select, Text, bindparam, delete, func, insert, select, update
 from sqlalchemy.engine import Row
 
 from coordinator.base.refusal import Code, Refused
@@ -277,7 +278,7 @@ def insert_documents(transaction: Transaction, wanted: Iterable[Document]) -> No
     unique = {document.snapshot_id: document for document in wanted}
     known = existing_ids(transaction, unique)
     new = [document for document in unique.values() if document.snapshot_id not in known]
-    transaction.run(insert(schema.documents), [_row(document, transaction.now) for document in new])
+    transaction.run_many(_KEEP, [_row(document, transaction.now) for document in new])
     brought = [section for document in new for section in document.sections if isinstance(section, bytes)]
     keys = iter(object_store.put_all(transaction, SECTIONS, brought))
     rows = [
@@ -289,12 +290,17 @@ def insert_documents(transaction: Transaction, wanted: Iterable[Document]) -> No
         for document in new
         for position, section in enumerate(document.sections)
     ]
-    transaction.run(insert(schema.document_sections), rows)
+    transaction.run_many(_KEEP_SECTIONS, rows)
 
 
-def insert_heads(transaction: Transaction, made: Sequence[Document]) -> None:
-    """Each is new, and has no sections: nothing is asked."""
-    transaction.run(insert(schema.documents), [_row(document, transaction.now) for document in made])
+def put_heads(transaction: Transaction, made: Sequence[tuple[Document, str | None]]) -> None:
+    """Each is new, has no sections, and takes the row of the one that it replaces: its id, or None."""
+    rows = [(_row(document, transaction.now), replaced) for document, replaced in made]
+    transaction.run_many(_KEEP, [row for row, replaced in rows if replaced is None])
+    over = [row | {"replaced": replaced} for row, replaced in rows if replaced is not None]
+    if transaction.run_many(_REPLACE, over) < len(over):  # one that was replaced was lost, perhaps with a backup
+        kept = existing_ids(transaction, [str(row["snapshot_id"]) for row, _ in rows])
+        transaction.run_many(_KEEP, [row for row, _ in rows if row["snapshot_id"] not in kept])
 
 
 def existing_ids(transaction: Transaction, snapshot_ids: Iterable[str]) -> set[str]:
@@ -305,6 +311,26 @@ def existing_ids(transaction: Transaction, snapshot_ids: Iterable[str]) -> set[s
         for chunk in chunks(sorted(snapshot_ids))
         for row in transaction.rows(select(column).where(is_in(column, chunk)))
     }
+
+
+def missing_ids(transaction: Transaction, snapshot_ids: Iterable[str]) -> frozenset[str]:
+    """Those of the documents that are not kept. It is asked of all that is published, again and again, and hardly ever
+    is one missing: so what is there is looked up where it lies, and not handed over.
+    """
+    dialect = transaction.connection.dialect.name
+    asked = sorted(snapshot_ids)
+    given: object = canonical.dumps(asked).decode() if dialect == "sqlite" else asked
+    return frozenset(row.value for row in transaction.rows(_missing(dialect), {"ids": given})) if asked else frozenset()
+
+
+@cache
+def _missing(dialect: str) -> "Select[Any]":
+    if dialect == "sqlite":
+        asked = func.json_each(bindparam("ids", type_=Text)).table_valued("value")
+    else:
+        asked = func.unnest(bindparam("ids", type_=ARRAY(Text))).table_valued("value").render_derived()
+    kept = schema.documents.c.snapshot_id
+    return select(asked.c.value).where(~select(kept).where(kept == asked.c.value).exists())
 
 
 def envelopes(transaction: Transaction, snapshot_ids: Iterable[str]) -> dict[str, Envelope]:
@@ -346,14 +372,22 @@ def chunks(values: Sequence[Value]) -> Iterator[Sequence[Value]]:
 
 def _row(each: Document, now: float) -> dict[str, object]:
     signatures = [f'["{key_id}","{base64.b64encode(signature).decode()}"]' for key_id, signature in each.signatures]
-    row = {name: getattr(each, name) for name in _COLUMNS}
-    return {**row, "signatures": f"[{','.join(signatures)}]", "published_at": now}
-
-
-def forget_heads(transaction: Transaction, snapshot_ids: Sequence[str]) -> None:
-    """They have no sections."""
-    for chunk in chunks(snapshot_ids):
-        transaction.run(delete(schema.documents).where(is_in(schema.documents.c.snapshot_id, chunk)))
+    return {
+        "snapshot_id": each.snapshot_id,
+        "kind": each.kind,
+        "subject": each.subject,
+        "scope": each.scope,
+        "authority_epoch": each.authority_epoch,
+        "config_version": each.config_version,
+        "base_config_version": each.base_config_version,
+        "content_hash": each.content_hash,
+        "issued_at": each.issued_at,
+        "expires_at": each.expires_at,
+        "published_at": now,
+        "envelope": each.envelope,
+        "signatures": f"[{','.join(signatures)}]",
+        "manifest": each.manifest,
+    }
 
 
 def forget(transaction: Transaction, snapshot_ids: Sequence[str]) -> None:
@@ -433,6 +467,13 @@ def _section_rows(said: "ColumnElement[Any]") -> "Select[Any]":
 # To make one of these takes as long as to carry it out, and each node that fetches something asks them.
 _FIND = select(schema.documents).where(schema.documents.c.snapshot_id == bindparam("wanted"))
 _SIZES, _SECTIONS = _section_rows(func.length(schema.objects.c.value)), _section_rows(schema.objects.c.value)
+
+_KEEP, _KEEP_SECTIONS = insert(schema.documents), insert(schema.document_sections)
+_REPLACE = (
+    update(schema.documents)
+    .where(schema.documents.c.snapshot_id == bindparam("replaced"))
+    .values({column: bindparam(column.name) for column in schema.documents.c})
+)
 
 _RECOVERY_COLUMNS = ("from_config_version", "to_config_version", "to_content_hash", "nonce")
 _COLUMNS = tuple(name for name in Document.__dataclass_fields__ if name not in ("sections", "signatures"))

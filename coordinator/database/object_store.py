@@ -53,7 +53,8 @@ def put_all(transaction: Transaction, kind: str, values: Iterable[bytes], *, mos
         _check_key(key)
         _check_size(key, value, most)
     unique: Mapping[str, bytes] = dict(keyed)
-    transaction.run(_insert_new(transaction), [{"key": key, "value": value} for key, value in sorted(unique.items())])
+    rows = [{"key": key, "value": value} for key, value in sorted(unique.items())]
+    transaction.put(schema.objects, rows, keep=True)
     return [key for key, _ in keyed]
 
 
@@ -81,11 +82,6 @@ def compare_and_swap(transaction: Transaction, key: str, before: Pointer | None,
         done = transaction.row(here.values(**after._asdict()).returning(table.c.key))
     if done is None:
         raise Refused(Code.CONFLICT, f"{key} was moved meanwhile", remedy="look at it again")
-
-
-def _insert_new(transaction: Transaction) -> postgresql.Insert | sqlite.Insert:
-    """INSERT that leaves what is there."""
-    return insert_into(transaction, schema.objects).on_conflict_do_nothing(index_elements=[schema.objects.c.key])
 
 
 def insert_into(transaction: Transaction, table: Table) -> postgresql.Insert | sqlite.Insert:

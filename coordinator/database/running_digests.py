@@ -46,7 +46,7 @@ from sqlalchemy import (
 )
 from sqlalchemy.engine import Row
 
-from coordinator.database import schema
+from coordinator.database import bulk, schema
 
 BYTES = 256
 _MODULUS = 1 << (8 * BYTES)
@@ -112,17 +112,31 @@ class Folding:
             return self._update(connection, statement)
         raise AssertionError(f"no digest follows such a statement: {type(statement).__name__}")
 
+    def insert_many(self, connection: Connection, statement: Executable, rows: Sequence[Mapping[str, object]]) -> int:
+        """Of an INSERT that was made once: rows that all have the same names, one at least."""
+        if type(statement) is not Insert:
+            raise AssertionError(f"no digest follows such a statement of many: {type(statement).__name__}")
+        self._refuse_filled_in(_table_of(statement), rows)
+        bulk.execute(connection, statement, rows)
+        return self._add_rows(_table_of(statement), rows)
+
     def _insert(self, connection: Connection, statement: Insert, values: Sequence[Mapping[str, object]] | None) -> int:
         table = _table_of(statement)
         if values is None:
             return self.add(table, connection.execute(statement.returning(*_columns(table))), 1)
-        columns = _columns(table)
-        filled_in = {column.name for column in columns if column.server_default is not None}
-        if values and not values[0].keys() >= filled_in:
-            raise AssertionError("what the database fills in, no digest has seen")
+        self._refuse_filled_in(table, values)
         if values:
             connection.execute(statement, values)
-        return self.add(table, ([row.get(column.name) for column in columns] for row in values), 1)
+        return self._add_rows(table, values)
+
+    def _refuse_filled_in(self, table: Table, rows: Sequence[Mapping[str, object]]) -> None:
+        filled_in = {column.name for column in _columns(table) if column.server_default is not None}
+        if rows and not rows[0].keys() >= filled_in:
+            raise AssertionError("what the database fills in, no digest has seen")
+
+    def _add_rows(self, table: Table, rows: Sequence[Mapping[str, object]]) -> int:
+        names = DIGESTED[table]
+        return self.add(table, ([row.get(name) for name in names] for row in rows), 1)
 
     def _delete(self, connection: Connection, statement: Delete) -> int:
         table = _table_of(statement)

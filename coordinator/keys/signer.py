@@ -1,6 +1,7 @@
 """Signing: what `snapshot/verify.py` believes, made. The agent's process never holds this module.
 
-snapshot increment head_of recovery   a SignedDocument of that kind
+snapshot increment recovery           a SignedDocument of that kind
+HeadForm                              the heads of many nodes
 sign                                  any envelope over any content, as it is given
 trust_bundle_sections, key_record     the sections of a trust bundle
 """
@@ -10,10 +11,12 @@ import hashlib
 from collections.abc import Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from coordinator.keys.envelope_form import EnvelopeForm
 from coordinator.keys.signing_key import SigningKey
 from snapshot import canonical, container, manifest
 from snapshot.bundle import ACTIVE, CONFIG, ROOT
 from snapshot.envelope import INCREMENT, RECOVERY, SHARED, SNAPSHOT, Envelope
+from snapshot.frozen import changed
 from snapshot.identifiers import HEAD, SCOPE_TYPES, format_time
 from snapshot.manifest import RecoveryManifest, Revocations, SectionChange, SectionEntry
 from snapshot.signature import pae
@@ -136,7 +139,7 @@ def increment_bytes(changes: Mapping[str, SectionChange]) -> bytes:
 
 
 def head_members(
-    claims: EnvelopeClaims,
+    generation: int,
     scopes: Mapping[str, Mapping[str, object]],
     candidates: Mapping[str, Mapping[str, object]],
     *,
@@ -147,7 +150,7 @@ def head_members(
     `revocations` as `revocation_members` has them.
     """
     return {
-        "generation": claims.config_version,
+        "generation": generation,
         "poll_after_s": poll_after_s,
         "revocations": revocations,
         "scopes": scopes,
@@ -155,9 +158,27 @@ def head_members(
     }
 
 
-def head_of(claims: EnvelopeClaims, content: bytes, keys: Sequence[SigningKey]) -> SignedDocument:
-    """The head of this manifest."""
-    return sign_as_given(claims.envelope(HEAD, content, 0, keys), content, (), keys)
+class HeadForm:
+    """The heads of one issue: `claims` are what they have in common."""
+
+    def __init__(self, claims: EnvelopeClaims, keys: Sequence[SigningKey]) -> None:
+        self._first, self._keys = claims.envelope(HEAD, b"", 0, keys), keys
+        gaps = ("snapshot_id", "subject_node_id", "config_version", "refresh_after", "content_hash")
+        self._form = EnvelopeForm(self._first.to_bytes(), gaps)
+
+    def sign(
+        self, content: bytes, *, snapshot_id: str, subject_node_id: str, config_version: int, refresh_after: int
+    ) -> SignedDocument:
+        """The head of this manifest."""
+        envelope = changed(
+            self._first,
+            snapshot_id=snapshot_id,
+            subject_node_id=subject_node_id,
+            config_version=config_version,
+            refresh_after=refresh_after,
+            content_hash=content_hash(content),
+        )
+        return _signed(envelope, self._form.fill(vars(envelope)), content, (), self._keys)
 
 
 def recovery(claims: EnvelopeClaims, allowed: RecoveryManifest, keys: Sequence[SigningKey]) -> SignedDocument:
@@ -181,7 +202,12 @@ def sign_as_given(
     envelope: Envelope, content: bytes, sections: Sequence[bytes], keys: Sequence[SigningKey]
 ) -> SignedDocument:
     """Signatures by all keys over the envelope as it stands."""
-    encoded = envelope.to_bytes()
+    return _signed(envelope, envelope.to_bytes(), content, sections, keys)
+
+
+def _signed(
+    envelope: Envelope, encoded: bytes, content: bytes, sections: Sequence[bytes], keys: Sequence[SigningKey]
+) -> SignedDocument:
     message = pae(envelope.kind, encoded)
     signatures = tuple((key.key_id, key.sign(message)) for key in keys)
     return SignedDocument(envelope, encoded, signatures, content, tuple(sections))

@@ -60,9 +60,26 @@ from coordinator.reports.refusal_records import RefusalOutcome
 from snapshot.envelope import SNAPSHOT
 
 MOST_SCOPES = 500  # in one statement
+
+# Made once, for all batches.
+_PUBLISHED = insert(schema.published)
+_RENEWING = ("authority_epoch", "generation", "snapshot_id", "refresh_after", "expires_at")
+_RENEWED = (
+    update(schema.heads)
+    .where(schema.heads.c.node_id == bindparam("node"))
+    .values({schema.heads.c[name]: bindparam(name) for name in _RENEWING})
+)
+_NUMBERED = (
+    update(schema.nodes)
+    .where(schema.nodes.c.node_id == bindparam("node"))
+    .values(generation=bindparam("number"), published=bindparam("number"))
+    .execution_options(**UNDIGESTED)
+)
+
 Pair = tuple[int, int]
 Numbered = tuple[str, Pair]
 """A scope that nodes may share, and a new version of it."""
+NOTHING: "Mapping[Numbered, Document]" = {}
 
 
 @dataclass(frozen=True)
@@ -208,12 +225,15 @@ class _Line(NamedTuple):
 
 @dataclass(frozen=True)
 class _Changed:
-    """The lines that a publication announces, and its node's last head did not. `listing`, `candidates`: as text."""
+    """The lines that a publication announces, and its node's last head did not. `listing`, `candidates`: as text;
+    `is_renewal`: both are those of the head that is out.
+    """
 
     publication: Publication
     listing: str
     candidates: str
     lines: tuple[_Line, ...]
+    is_renewal: bool
 
 
 @dataclass(frozen=True)
@@ -293,7 +313,8 @@ def _find_changed(publications: Sequence[Publication], out: Mapping[str, _HeadOu
             lines += _changed_lines(publication.listing, before.listing, is_candidate=False)
         if candidates != before.candidates:
             lines += _changed_lines(publication.candidates, before.candidates, is_candidate=True)
-        found.append(_Changed(publication, listing, candidates, tuple(lines)))
+        is_renewal = before.snapshot_id is not None and (listing, candidates) == (before.listing, before.candidates)
+        found.append(_Changed(publication, listing, candidates, tuple(lines), is_renewal))
     return found
 
 
@@ -374,6 +395,8 @@ def _accept(transaction: Transaction, changed: _Changed, read: _Read) -> _Accept
 
 def _snapshots_to_count(each: Publication) -> Mapping[Numbered, Document]:
     """The snapshots that come with it of scopes that nodes may share."""
+    if not each.documents:
+        return NOTHING
     return {
         (document.scope, (document.authority_epoch, document.config_version)): document
         for document in each.documents
@@ -395,6 +418,8 @@ def _check_counters(each: Publication, new: Sequence[_Line], read: _Read) -> Non
 
 def _numbers(candidate: _Accepted) -> dict[Numbered, bytes]:
     """The envelopes of the new versions that come with it; each says what its document holds, and for whom."""
+    if not candidate.new:
+        return {}
     brought = _snapshots_to_count(candidate.publication)
     numbered = ((scope, entry.pair) for scope, entry, _ in candidate.new)
     return {number: brought[number].envelope for number in numbered if number in brought}
@@ -460,21 +485,20 @@ def _write(transaction: Transaction, accepted: Sequence[_Accepted], read: _Read)
     """
     publications = [candidate.publication for candidate in accepted]
     refusal_records.settle(transaction, [outcome for publication in publications for outcome in publication.outcomes])
-    replaced = [read.out[publication.node_id].snapshot_id for publication in publications]
-    documents.forget_heads(transaction, [snapshot_id for snapshot_id in replaced if snapshot_id is not None])
     documents.insert_documents(
         transaction, [document for publication in publications for document in publication.documents]
     )
-    documents.insert_heads(transaction, [publication.head for publication in publications])
+    replaced = [(publication.head, read.out[publication.node_id].snapshot_id) for publication in publications]
+    documents.put_heads(transaction, replaced)
     records.add_nodes(transaction, [row for publication in publications for row in publication.rows], keep=True)
     scope_versions.advance(transaction, _counters(accepted))
-    transaction.put(schema.heads, [_head_row(candidate.changed) for candidate in accepted])
+    is_renewal = [candidate.changed.is_renewal for candidate in accepted]
+    rows = [_head_row(candidate.changed) for candidate in accepted]
+    transaction.put(schema.heads, [row for row, renews in zip(rows, is_renewal, strict=True) if not renews])
+    transaction.run_many(_RENEWED, [_renewed_row(row) for row, renews in zip(rows, is_renewal, strict=True) if renews])
     _write_entries(transaction, accepted)
-    nodes = schema.nodes
-    mine = update(nodes).where(nodes.c.node_id == bindparam("node"))
     rows = [{"node": publication.node_id, "number": publication.head.config_version} for publication in publications]
-    numbered = mine.values(generation=bindparam("number"), published=bindparam("number"))
-    transaction.run(numbered.execution_options(**UNDIGESTED), rows)
+    transaction.run_many(_NUMBERED, rows)
 
 
 def _counters(accepted: Sequence[_Accepted]) -> dict[str, int]:
@@ -499,7 +523,7 @@ def _write_entries(transaction: Transaction, accepted: Sequence[_Accepted]) -> N
         for candidate in accepted
         for line in candidate.new
     ]
-    transaction.run(insert(table), rows)
+    transaction.run_many(_PUBLISHED, rows)
     mine = (table.c.node_id == bindparam("node")) & (table.c.scope == bindparam("of_scope"))
     version = (table.c.authority_epoch == bindparam("epoch")) & (table.c.config_version == bindparam("version"))
     document = update(table).where(mine, version).values(snapshot_id=bindparam("document"))
@@ -517,6 +541,11 @@ def _key_of(line: _Line) -> dict[str, object]:
     entry = line.entry
     about = {"of_scope": line.scope, "document": entry.snapshot_id}
     return {**about, "epoch": entry.authority_epoch, "version": entry.config_version}
+
+
+def _renewed_row(row: Mapping[str, object]) -> dict[str, object]:
+    """What is another one in the row of a head that lists what the one before it did."""
+    return {("node" if name == "node_id" else name): row[name] for name in ("node_id", *_RENEWING)}
 
 
 def _head_row(changed: _Changed) -> dict[str, object]:

@@ -38,12 +38,9 @@ Rejected:
 - Versions by wall clock: two coordinators' clocks differ, and a restored database would begin in the past.
 """
 
-import secrets
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 
-from coordinator.base.refusal import Refused, bound_text
 from coordinator.changes.records import ChangeNode
 from coordinator.database.documents import (
     TRUST_BUNDLE,
@@ -59,24 +56,25 @@ from coordinator.declared.model import Subject
 from coordinator.keys import signer
 from coordinator.keys.signer import Base, EnvelopeClaims
 from coordinator.publishing.gates import ChangeMark
+from coordinator.publishing.head_signing import Announced, new_id, sign_head, signing
 from coordinator.publishing.heads import Pair, Publication
 from coordinator.publishing.instead import Choice, choose
 from coordinator.publishing.published_state import AllowedRecovery, PublishedDocument, Situation
 from coordinator.publishing.remembered import KnownDocument, KnownHead
-from coordinator.publishing.review import MeantHead
 from coordinator.publishing.rollback_overlay import content_of, governing
 from coordinator.publishing.shared_documents import SharedDocument, SharedDocuments
-from coordinator.publishing.signing_context import Issue, Unpublishable
-from coordinator.replicas.generations import next_generation
+from coordinator.publishing.signing_context import Issue, Unpublishable, signers_of
+from coordinator.publishing.standing import Standing, one_of_equal
 from coordinator.reports.refusal_records import RefusalOutcome
 from coordinator.reports.standing_refusals import KeptRefusal
-from snapshot import canonical
 from snapshot.envelope import SHARED, Envelope
+from snapshot.frozen import changed
 from snapshot.identifiers import HEAD, Scope
 from snapshot.roles import ESTABLISHING
 from snapshot.verifier_state import Mark, VerifierState
 
 RETRY_S = 30  # a head is not issued again sooner, also where a scope could not be renewed; but before it expires
+NOTHING_LISTED = listing_text({})
 # What follows these is judged by the roles and organizations that they give (format.md 9).
 _FIRST = ("node_bootstrap", "node_runtime")
 
@@ -148,35 +146,89 @@ class _Case:
 
 def draft(issue: Issue, situation: Situation, told: NodeContents, shared: SharedDocuments) -> Draft:
     """Unpublishable where not even a head can be signed."""
-    holder = _holder(issue, situation, told.subject)
-    case = _Case(issue, situation, told, holder, shared, dict(situation.last))
+    standing = _standing(issue, situation, told)
+    if standing is not None:
+        return _renewed(issue, situation, told, standing, shared)
+    case = _Case(issue, situation, told, _holder(issue, situation, told.subject), shared, dict(situation.last))
     for scope in _in_order(told.scopes):
         _settle(case, scope, is_changed=told.scopes[scope])
     case.listing[TRUST_BUNDLE] = issue.bundle_entry
     for offered in told.offers:
         _offer(case, offered)
-    texts = listing_text(case.listing), listing_text(case.candidates)
-    head = _head(case, *texts)
-    wanted = min([head.envelope.refresh_after, *case.refresh.values()])
-    refresh_after = max(wanted, min(head.envelope.refresh_after, int(issue.now) + RETRY_S))
+    announced = _announced(case)
+    head, said = sign_head(issue, situation, announced, case.holder, shared.reviewer)
     publication = Publication(
         node_id=situation.node_id,
         based_on=situation.based_on,
         head=to_document(head),
-        refresh_after=refresh_after,
+        refresh_after=_refresh_after(issue, head, min(case.refresh.values(), default=None)),
         listing=case.listing,
         candidates=case.candidates,
-        texts=texts,
+        texts=announced.texts,
         documents=tuple(case.documents),
         counted=case.counted,
         outcomes=tuple(_outcomes(case)),
         rows=told.rows,
     )
     new = tuple(KnownDocument(made.entry, made.envelope, made.manifest_bytes) for made in case.new)
-    return Draft(publication, case.failed, _known_head(case, publication), new)
+    return Draft(publication, case.failed, _known_head(case, publication, _standing_of(case, said)), new)
 
 
-def _known_head(case: _Case, publication: Publication) -> KnownHead:
+def _renewed(
+    issue: Issue, situation: Situation, told: NodeContents, standing: Standing, shared: SharedDocuments
+) -> Draft:
+    """A head that lists what the one before it does."""
+    listing, texts = situation.held.listing, (situation.listing_text, NOTHING_LISTED)
+    announced = Announced(listing, texts, marks=told.marks, said=standing.said)
+    head, said = sign_head(issue, situation, announced, _holder(issue, situation, told.subject), shared.reviewer)
+    publication = Publication(
+        node_id=situation.node_id,
+        based_on=situation.based_on,
+        head=to_document(head),
+        refresh_after=_refresh_after(issue, head, standing.due_at),
+        listing=listing,
+        texts=texts,
+        rows=told.rows,
+    )
+    after = standing if said == standing.said else replace(standing, said=said)
+    known = KnownHead(head.envelope.snapshot_id, listing, {}, situation.last, situation.last_listed, after)
+    return Draft(publication, {}, known, ())
+
+
+def _refresh_after(issue: Issue, head: signer.SignedDocument, due_at: int | None) -> int:
+    """When the next head is to be made. `due_at`: when the first of what is listed is due."""
+    own = head.envelope.refresh_after
+    return own if due_at is None else max(min(own, due_at), min(own, int(issue.now) + RETRY_S))
+
+
+def _standing(issue: Issue, situation: Situation, told: NodeContents) -> Standing | None:
+    """By which its next head lists what the one before it does; None where that has to be looked at."""
+    standing = situation.standing
+    is_bare = not (situation.recoveries or situation.refusing or situation.candidates.listing or told.offers)
+    if standing is None or not (is_bare and situation.held.is_whole):
+        return None
+    return standing if standing.is_so_still(issue, told.subject, told.scopes, told.marks) else None
+
+
+def _standing_of(case: _Case, said: bytes) -> Standing | None:
+    """None where something else decides what is listed, or could not be had."""
+    told, situation, issue = case.told, case.situation, case.issue
+    if case.failed or case.candidates or told.offers or situation.recoveries or situation.refusing:
+        return None
+    signers = frozenset(signers_of(held.envelope) for held in case.listed.values())
+    return Standing(
+        told.subject,
+        tuple(told.scopes),
+        told.marks,
+        issue.bundle_entry,
+        issue.authority_epoch,
+        one_of_equal(signers),
+        min(case.refresh.values(), default=issue.expires_at(issue.settings.head_lifetime_s)),
+        said,
+    )
+
+
+def _known_head(case: _Case, publication: Publication, standing: Standing | None) -> KnownHead:
     """As it would be read again. What is listed as before has its number on record."""
     listing, candidates = publication.listing, publication.candidates
     scopes = {made.envelope.scope for made in case.new} | {TRUST_BUNDLE}
@@ -184,7 +236,7 @@ def _known_head(case: _Case, publication: Publication) -> KnownHead:
     coming = {scope: candidates[scope] for scope in scopes & candidates.keys()}
     last_listed = _greatest_numbers(case.situation.last_listed, listed)
     last = _greatest_numbers(_greatest_numbers(case.situation.last, listed), coming)
-    return KnownHead(publication.head.snapshot_id, listing, candidates, last, last_listed)
+    return KnownHead(publication.head.snapshot_id, listing, candidates, last, last_listed, standing)
 
 
 def _greatest_numbers(last: Mapping[str, Pair], entries: Mapping[str, HeadEntry]) -> Mapping[str, Pair]:
@@ -206,7 +258,7 @@ def _settle(case: _Case, scope: Scope, *, is_changed: bool) -> None:
         if held is not None and is_settled and _stays(case, held):
             _list_held(case, name, held)
         else:
-            with _signing():
+            with signing():
                 _renew(case, held, case.told.compile_(scope))
     except Unpublishable as fault:
         case.failed[name] = fault
@@ -217,7 +269,7 @@ def _settle(case: _Case, scope: Scope, *, is_changed: bool) -> None:
 def _stays(case: _Case, held: PublishedDocument, holder: VerifierState | None = None) -> bool:
     """Whether a document may stand as it is while its content does. `holder`: where it is not the node as it is."""
     is_due = case.issue.now >= case.issue.due_at(held.envelope, case.situation.node_id)
-    is_good = case.issue.vouches_for(held.envelope) and _fits(holder or case.holder, held.envelope)
+    is_good = case.issue.vouches_for(signers_of(held.envelope)) and _fits(holder or case.holder, held.envelope)
     return not is_due and held.entry.authority_epoch == case.issue.authority_epoch and is_good
 
 
@@ -320,7 +372,7 @@ def _offer(case: _Case, offered: Offered) -> None:
     holder = replace(case.holder, roles=frozenset(about.roles), organization_ids=frozenset(about.organizations))
     for scope in _in_order(offered.scopes):
         try:
-            with _signing():
+            with signing():
                 _announce(case, offered, offered.compile_(scope), holder)
         except Unpublishable as fault:
             case.failed[f"{scope.name} as a candidate"] = fault
@@ -472,75 +524,14 @@ def _audience(one: Envelope) -> tuple[object, ...]:
     return one.subject_node_id, one.roles, one.organization_ids
 
 
-@contextmanager
-def _signing() -> Iterator[None]:
-    """What has no signed form, or is not signed by the library or device that holds the key, or is made of bytes that
-    the database has lost, is one scope's fault or one head's: it is said, and tried again (rules P1).
-    """
-    try:
-        yield
-    except ValueError as error:
-        raise Unpublishable("cannot_sign", bound_text(str(error))) from error
-    except Refused as damage:
-        raise Unpublishable(damage.code.value, bound_text(damage.detail)) from damage
-
-
-def _head(case: _Case, listed: str, coming: str) -> signer.SignedDocument:
-    """`listed`, `coming`: its listing and its candidates, as they are kept."""
-    issue, situation = case.issue, case.situation
-    claims = EnvelopeClaims(
-        snapshot_id=_new_id(),
-        cluster_id=issue.cluster_id,
-        subject_node_id=situation.node_id,
-        scope_type=HEAD,
-        config_version=next_generation(situation.based_on.generation, situation.based_on.published),
-        authority_epoch=issue.authority_epoch,
-        issued_at=issue.issued_at,
-        refresh_after=issue.refresh_after(situation.node_id, issue.settings.head_refresh_s),
-        expires_at=issue.expires_at(issue.settings.head_lifetime_s),
-        min_trust_bundle_version=0,  # it is what announces the next bundle, to nodes that hold an older one
+def _announced(case: _Case) -> Announced:
+    return Announced(
+        case.listing,
+        (listing_text(case.listing), listing_text(case.candidates)),
+        case.candidates,
+        {scope: mark for scope, mark in case.told.marks.items() if _is_as_declared(case, scope)},
+        case.candidate_marks,
     )
-    marks = {scope: mark for scope, mark in case.told.marks.items() if _is_as_declared(case, scope)}
-    poll_after_s = issue.poll_after_s(situation.node_id)
-    keys = issue.signers(HEAD)
-    texts = {
-        "generation": str(claims.config_version),
-        "poll_after_s": str(poll_after_s),
-        "revocations": issue.revocations_text,
-        "scopes": _marked_text(case.listing, marks) if marks else listed,
-    }
-    if case.candidates:
-        texts["candidates"] = _marked_text(case.candidates, case.candidate_marks) if case.candidate_marks else coming
-    with _signing():
-        made = signer.head_of(claims, canonical.join(texts).encode(), keys)
-    meant = signer.head_members(
-        claims,
-        _entries(case.listing, marks),
-        _entries(case.candidates, case.candidate_marks),
-        poll_after_s=poll_after_s,
-        revocations=issue.revocation_members,
-    )
-    said_of_changes = frozenset(marks.values()), frozenset(case.candidate_marks.values())
-    case.shared.reviewer.review(made, case.holder, issue.now, MeantHead(meant, said_of_changes))
-    return made
-
-
-def _marked_text(entries: Mapping[str, HeadEntry], marks: Mapping[str, ChangeMark]) -> str:
-    """As `_entries`, joined from texts: a fifth of the time of writing the members. The review reads it again and
-    compares.
-    """
-    texts = {scope: entry.text for scope, entry in entries.items()}
-    for scope in marks.keys() & entries.keys():
-        texts[scope] = canonical.dumps(vars(entries[scope]) | marks[scope].members()).decode()
-    return canonical.join(texts)
-
-
-def _entries(entries: Mapping[str, HeadEntry], marks: Mapping[str, ChangeMark]) -> dict[str, Mapping[str, object]]:
-    """As a head lists them."""
-    return {
-        scope: vars(entry) | marks[scope].members() if scope in marks else vars(entry)
-        for scope, entry in entries.items()
-    }
 
 
 def _is_as_declared(case: _Case, scope: str) -> bool:
@@ -557,7 +548,7 @@ def _claims(case: _Case, content: ScopeContent, version: int) -> EnvelopeClaims:
         spread_by = f"{node_id} {content.scope.type}"  # the services of a node are renewed with one head
         subject, refresh_after = node_id, issue.refresh_after(spread_by, issue.settings.snapshot_refresh_s)
     return EnvelopeClaims(
-        snapshot_id=_new_id(),
+        snapshot_id=new_id(),
         cluster_id=issue.cluster_id,
         subject_node_id=subject,
         scope_type=content.scope.type,
@@ -575,15 +566,13 @@ def _claims(case: _Case, content: ScopeContent, version: int) -> EnvelopeClaims:
 
 def _holder(issue: Issue, situation: Situation, subject: Subject | None) -> VerifierState:
     """The node as it stands when it holds all that was published for it."""
-    return VerifierState(
-        cluster_id=issue.cluster_id,
+    return changed(
+        issue.nobody,
         node_id=situation.node_id,
         roles=frozenset(subject.roles if subject else ()),
         organization_ids=frozenset(subject.organizations if subject else ()),
-        bundle=issue.bundle,
         marks=_Marks(situation),
         active=situation.held,
-        revocations=issue.revocations,
     )
 
 
@@ -643,7 +632,3 @@ def drop_stored(document: Document, sections: Mapping[str, bytes | StoredSection
 
 def _kept_section(section: bytes | StoredSection) -> bytes | StoredObject:
     return section if isinstance(section, bytes) else StoredObject(section_key(section.sha256))
-
-
-def _new_id() -> str:
-    return secrets.token_hex(16)  # protocol 1: 128 random bits

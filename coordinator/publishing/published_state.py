@@ -8,7 +8,7 @@ Both in the transaction that reads the model, so that nothing can slip in betwee
 
 import base64
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
 from typing import Any, Protocol
@@ -25,6 +25,7 @@ from coordinator.keys.signing_key import SigningKey
 from coordinator.publishing.heads import Basis, Pair, last_versions
 from coordinator.publishing.remembered import KnownDocument, KnownHead, PublishedMemory
 from coordinator.publishing.signing_context import Issue, Unpublishable
+from coordinator.publishing.standing import Standing
 from coordinator.reports import features, refusal_records
 from coordinator.reports.standing_refusals import KeptRefusal
 from snapshot import bundle as bundles
@@ -73,6 +74,86 @@ class PublishedDocument:
         return self.source(self.sections[name].sha256)
 
 
+@dataclass
+class _KeptDocuments:
+    """The documents that the heads of some nodes name, by id. Whether they are kept is asked of all of them at once;
+    they are read, what is not remembered together, once somebody asks for one that is not.
+    """
+
+    transaction: Transaction
+    known: PublishedMemory
+    named: frozenset[str]
+    gone: frozenset[str]
+    _made: dict[str, PublishedDocument] = field(default_factory=dict)
+
+    @classmethod
+    def read(cls, transaction: Transaction, heads_out: Iterable[KnownHead], known: PublishedMemory) -> "_KeptDocuments":
+        named: set[str] = set()
+        for head in heads_out:
+            named.update(entry.snapshot_id for entry in head.listing.values())
+            named.update(entry.snapshot_id for entry in head.candidates.values())
+        return cls(transaction, known, frozenset(named), documents.missing_ids(transaction, named))
+
+    def get(self, snapshot_id: str) -> PublishedDocument | None:
+        """None of one that is gone."""
+        if snapshot_id in self.gone:
+            return None
+        if snapshot_id not in self._made:
+            known = self.known.documents.get(snapshot_id)
+            if known is None:
+                self._read_unknown()
+            else:
+                self._make(known)
+        return self._made[snapshot_id]
+
+    def _read_unknown(self) -> None:
+        unknown = {id_ for id_ in self.named - self.gone - self._made.keys() if self.known.documents.get(id_) is None}
+        for row in _rows(self.transaction, unknown).values():
+            document = _known_document(row)
+            self.known.keep_document(document)
+            self._make(document)
+
+    def _make(self, document: KnownDocument) -> None:
+        made = PublishedDocument(document.entry, document.envelope, document.manifest, self._source)
+        self._made[document.entry.snapshot_id] = made
+
+    @cached_property
+    def _source(self) -> Read:
+        return reader(self.transaction)
+
+
+@dataclass(frozen=True, eq=False)
+class HeldDocuments(Mapping[str, PublishedDocument]):
+    """What a listing names, by scope. One that is gone is as none: its scope is compiled anew. Most are never asked
+    for: the scope stands as it is.
+    """
+
+    listing: Mapping[str, HeadEntry]
+    kept: _KeptDocuments = field(repr=False)
+
+    @property
+    def is_whole(self) -> bool:
+        """Nothing is gone."""
+        return not self.kept.gone or all(entry.snapshot_id not in self.kept.gone for entry in self.listing.values())
+
+    def __getitem__(self, scope: str) -> PublishedDocument:
+        found = self.kept.get(self.listing[scope].snapshot_id)
+        if found is None:
+            raise KeyError(scope)
+        return found
+
+    def __contains__(self, scope: object) -> bool:
+        """Reads nothing."""
+        entry = self.listing.get(scope) if isinstance(scope, str) else None
+        return entry is not None and entry.snapshot_id not in self.kept.gone
+
+    def __iter__(self) -> Iterator[str]:
+        return (scope for scope, entry in self.listing.items() if entry.snapshot_id not in self.kept.gone)
+
+    def __len__(self) -> int:
+        return sum(1 for _ in self)
+
+
 @dataclass(frozen=True)
 class AllowedRecovery:
     """A recovery: the way back to `held`, and the content that was given up (None where it is not known any more)."""
@@ -96,18 +177,21 @@ class Situation:
     """One node. `head`: (epoch, generation), (0, 0) without one. `last`: the greatest version of each scope, ever, and
     `last_listed` without those that were candidates and no more. `candidates`: what its head announces as coming.
     `refusing`: by scope, what it does not take. `features`: by which it is given what it is given (features.py).
+    `listing_text`: what its head lists, as it is kept. `standing`: what that was made from, where it is remembered.
     """
 
     node_id: str
     based_on: Basis
     head: Pair
-    held: Mapping[str, PublishedDocument]
+    held: HeldDocuments
     last: Mapping[str, Pair]
     last_listed: Mapping[str, Pair]
-    candidates: Mapping[str, PublishedDocument] = field(default_factory=dict)
+    candidates: HeldDocuments
     recoveries: Mapping[str, AllowedRecovery] = field(default_factory=dict)
     refusing: Mapping[str, Refusing] = field(default_factory=dict)
     features: frozenset[str] | None = None
+    listing_text: str = "{}"
+    standing: Standing | None = field(default=None, compare=False)
 
 
 def read_issue(
@@ -183,11 +267,12 @@ def _read_chunk(transaction: Transaction, node_ids: Sequence[str], known: Publis
         heads.c.authority_epoch,
         heads.c.generation.label("published"),
         heads.c.snapshot_id,
+        heads.c.listing,
         status.c.features,
     )
     rows = transaction.rows(columns.select_from(joined).where(is_in(nodes.c.node_id, node_ids)))
     out = _heads_out(transaction, {row.node_id: row.snapshot_id for row in rows}, known)
-    held = _held_documents(transaction, out.values(), known)
+    kept = _KeptDocuments.read(transaction, out.values(), known)
     recoveries = _recoveries(transaction, node_ids, {node_id: head.last_listed for node_id, head in out.items()})
     refusing = _refusing(transaction, node_ids)
     return {
@@ -195,13 +280,15 @@ def _read_chunk(transaction: Transaction, node_ids: Sequence[str], known: Publis
             node_id=row.node_id,
             based_on=Basis(row.generation, row.published or 0),
             head=(row.authority_epoch or 0, row.published or 0),
-            held=_documents_of(out[row.node_id].listing, held),
+            held=HeldDocuments(out[row.node_id].listing, kept),
             last=out[row.node_id].last,
             last_listed=out[row.node_id].last_listed,
-            candidates=_documents_of(out[row.node_id].candidates, held),
+            candidates=HeldDocuments(out[row.node_id].candidates, kept),
             recoveries=recoveries[row.node_id],
             refusing=refusing.get(row.node_id, {}),
             features=features.parse(row.features),
+            listing_text=row.listing or "{}",
+            standing=out[row.node_id].standing,
         )
         for row in rows
     }
@@ -238,35 +325,6 @@ def _read_heads(transaction: Transaction, node_ids: Sequence[str]) -> dict[str, 
             last_listed={scope: pair.listed for scope, pair in pairs.items() if pair.listed != (0, 0)},
         )
     return found
-
-
-def _held_documents(
-    transaction: Transaction, heads_out: Iterable[KnownHead], known: PublishedMemory
-) -> dict[str, PublishedDocument]:
-    """All that these heads name, by id. One that is gone is as none: its scope is compiled anew. What many nodes share
-    is read once.
-    """
-    wanted = {
-        entry.snapshot_id for head in heads_out for part in (head.listing, head.candidates) for entry in part.values()
-    }
-    remembered = {snapshot_id: known.documents.get(snapshot_id) for snapshot_id in wanted}
-    found = {snapshot_id: document for snapshot_id, document in remembered.items() if document is not None}
-    kept = documents.existing_ids(transaction, found)
-    new = {id_: _known_document(row) for id_, row in _rows(transaction, wanted - found.keys()).items()}
-    for document in new.values():
-        known.keep_document(document)
-    read = reader(transaction)
-    return {
-        id_: PublishedDocument(document.entry, document.envelope, document.manifest, read)
-        for id_, document in (found | new).items()
-        if id_ in kept or id_ in new
-    }
-
-
-def _documents_of(
-    listing: Mapping[str, HeadEntry], held: Mapping[str, PublishedDocument]
-) -> dict[str, PublishedDocument]:
-    return {scope: held[entry.snapshot_id] for scope, entry in listing.items() if entry.snapshot_id in held}
 
 
 def read_document(transaction: Transaction, snapshot_id: str) -> PublishedDocument:

@@ -18,6 +18,7 @@ from typing import Generic, TypeVar
 
 from coordinator.database.documents import HeadEntry
 from coordinator.publishing.heads import Pair
+from coordinator.publishing.standing import Standing
 from snapshot.envelope import Envelope
 
 MOST_HEADS = 20_000
@@ -30,13 +31,16 @@ Value = TypeVar("Value")
 
 @dataclass(frozen=True)
 class KnownHead:
-    """`last`: the greatest version of each scope, ever; `last_listed`: without what was a candidate and no more."""
+    """`last`: the greatest version of each scope, ever; `last_listed`: without what was a candidate and no more.
+    `standing`: of one that was made here, and whose next one may say the same.
+    """
 
     snapshot_id: str
     listing: Mapping[str, HeadEntry]
     candidates: Mapping[str, HeadEntry]
     last: Mapping[str, Pair]
     last_listed: Mapping[str, Pair]
+    standing: Standing | None = None
 
 
 @dataclass(frozen=True)

@@ -8,10 +8,11 @@ two thirds of what a head cost were our own bytes, parsed and verified as a stra
 judged by all twelve steps, from its bytes. Who comes after it, in its batch or in a later one, is its twin where, read
 back from the bytes that were signed, it
 
-- has the members of that one's envelope, but for its id, its subject, its version and its times, which are in their
-  form what was meant;
+- is the envelope of that one, byte for byte, but for its id, its subject, its version and its times (and a head's
+  content hash), which are what was meant;
 - has its content: the same manifest, which names the sections by their hashes; or, of a head, just the members that
-  were meant, with the same revocations and the same kinds of marks, and no more bytes;
+  were meant, with the same revocations and the same kinds of marks, and no more bytes. Of a head that is renewed as it
+  is, all behind its two first numbers is what a head of this node has passed with before;
 
 and is then asked by its signatures, and by the steps that depend on whose it is and on the time: 3..5 and 7..10
 (`verify.judge_claims`).
@@ -31,24 +32,29 @@ Increments, recoveries' targets and what is larger are judged whole, each.
 
 import hashlib
 import json
-from collections.abc import Hashable, Mapping
+from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 
+from coordinator.keys import signer
+from coordinator.keys.envelope_form import EnvelopeForm
 from coordinator.keys.signer import SignedDocument
 from coordinator.publishing.remembered import Recent
 from coordinator.publishing.signing_context import Unpublishable
 from snapshot.bundle import TrustBundle
 from snapshot.container import ChunkParts, Opening
 from snapshot.envelope import INCREMENT, Envelope
-from snapshot.identifiers import format_time, is_id
+from snapshot.identifiers import HEAD, is_id
 from snapshot.manifest import Revocations
 from snapshot.reasons import Rejected
 from snapshot.verifier_state import VerifierState
 from snapshot.verify import AlreadyApplied, Verified, judge_claims, verify
 
 MOST_PASSED = 4_096  # of those that were met last
-_TIMES = ("issued_at", "valid_from", "refresh_after", "expires_at")
-_OF_EACH = ("snapshot_id", "subject_node_id", "config_version", *_TIMES)
+_OF_EACH = (
+    *("snapshot_id", "subject_node_id", "config_version"),
+    *("issued_at", "valid_from", "refresh_after", "expires_at"),
+)
 _OF_EACH_HEAD = (*_OF_EACH, "content_hash")
 
 
@@ -66,19 +72,37 @@ def review(document: SignedDocument, holder: VerifierState, now: float) -> Verif
 
 @dataclass(frozen=True)
 class MeantHead:
-    """What a head is to say. `marks`: all that its entries say of changes, which have a form of their own."""
+    """What a head is to say: `numbers` are its generation and its poll interval, `members` all of it. `marks`: all that
+    its entries say of changes, which have a form of their own. `said`: the digest of all but the numbers, where that
+    has passed with the node's head before it, and is to be the same.
+    """
 
-    manifest: Mapping[str, object]
+    numbers: tuple[int, int]
+    members: Callable[[], Mapping[str, object]]
     marks: Hashable
+    said: bytes | None = None
+
+    def digest(self, manifest: bytes) -> bytes:
+        """Of all but the numbers; of all of it, where they are not what was meant, or something comes before them."""
+        return hashlib.sha256(manifest.removeprefix(b'{"generation":%d,"poll_after_s":%d,' % self.numbers)).digest()
 
 
-@dataclass(frozen=True)
+@dataclass
 class _Passed:
-    """What has passed all steps: the members of its envelope that its twins share with it, and its manifest's."""
+    """What has passed all steps: its envelope, of which its twins have the members `own` otherwise."""
 
-    members: Mapping[str, object]
-    manifest_hash: bytes
+    envelope: bytes
+    own: tuple[str, ...]
     manifest_size: int
+
+    def is_twin(self, envelope: bytes, meant: Envelope) -> bool:
+        """Whether an envelope is this one, with those members as they were meant."""
+        is_in_form = is_id(meant.subject_node_id) and is_id(meant.snapshot_id)
+        return is_in_form and self._form.fill(vars(meant)) == envelope
+
+    @cached_property
+    def _form(self) -> EnvelopeForm:
+        return EnvelopeForm(self.envelope, self.own)
 
 
 @dataclass
@@ -93,39 +117,40 @@ class Reviewer:
         if self._by != (bundle, revocations):
             self._by, self._passed = (bundle, revocations), Recent(MOST_PASSED)
 
-    def review(
-        self, document: SignedDocument, holder: VerifierState, now: float, meant: MeantHead | None = None
-    ) -> None:
-        """`meant`: of a head. Unpublishable as of `review`."""
+    def review(self, document: SignedDocument, holder: VerifierState, now: float) -> None:
+        """Unpublishable as of `review`."""
         one = document.envelope
         if one.kind == INCREMENT or holder.recoveries:
             review(document, holder, now)
             return
-        members = json.loads(document.envelope_bytes)
-        own = {name: members.pop(name) for name in (_OF_EACH if meant is None else _OF_EACH_HEAD)}
-        key = (one.scope, holder.roles, one.content_hash if meant is None else meant.marks)
+        key = (one.scope, holder.roles, one.content_hash)
         passed = self._passed.get(key)
-        if passed is None or not (_says_own(own, one) and _is_like(document, members, passed, meant)):
-            review(document, holder, now)
-            manifest = document.manifest_bytes
-            self._passed.put(key, _Passed(members, hashlib.sha256(manifest).digest(), len(manifest)))
-        else:
+        if passed is not None and passed.is_twin(document.envelope_bytes, one) and _is_whole(document):
             _judge_claims(document, holder, now)
+        else:
+            review(document, holder, now)
+            self._passed.put(key, _Passed(document.envelope_bytes, _OF_EACH, len(document.manifest_bytes)))
+
+    def review_head(self, document: SignedDocument, holder: VerifierState, now: float, meant: MeantHead) -> bytes:
+        """The same of a head; the digest of what it says."""
+        manifest, key = document.manifest_bytes, (HEAD, holder.roles, meant.marks)
+        said, passed = meant.digest(manifest), self._passed.get(key)
+        if (
+            passed is not None
+            and passed.is_twin(document.envelope_bytes, document.envelope)
+            and len(manifest) <= passed.manifest_size
+            and (said == meant.said or json.loads(manifest) == meant.members())
+        ):
+            _judge_claims(document, holder, now)
+        else:
+            review(document, holder, now)
+            self._passed.put(key, _Passed(document.envelope_bytes, _OF_EACH_HEAD, len(manifest)))
+        return said
 
 
-def _says_own(own: Mapping[str, object], meant: Envelope) -> bool:
-    members = vars(meant)
-    wanted = {name: format_time(members[name]) if name in _TIMES else members[name] for name in own}
-    return own == wanted and is_id(own["subject_node_id"])
-
-
-def _is_like(document: SignedDocument, members: Mapping[str, object], passed: _Passed, meant: MeantHead | None) -> bool:
-    if members != passed.members:
-        return False
-    if meant is None:
-        return hashlib.sha256(document.manifest_bytes).digest() == passed.manifest_hash
-    is_no_larger = len(document.manifest_bytes) <= passed.manifest_size
-    return is_no_larger and bool(json.loads(document.manifest_bytes) == meant.manifest)
+def _is_whole(document: SignedDocument) -> bool:
+    """Whether it has the manifest whose hash its envelope has: the sections follow from that."""
+    return signer.content_hash(document.manifest_bytes) == document.envelope.content_hash
 
 
 def _judge_claims(document: SignedDocument, holder: VerifierState, now: float) -> None:

@@ -8,11 +8,17 @@ from functools import cached_property, lru_cache
 from coordinator.base.settings import CoordinatorSettings
 from coordinator.database.documents import HeadEntry
 from coordinator.keys import signer
+from coordinator.keys.signer import EnvelopeClaims, HeadForm
 from coordinator.keys.signing_key import SigningKey
 from snapshot import canonical
 from snapshot.bundle import ACTIVE, CONFIG, TrustBundle
 from snapshot.envelope import SHARED, Envelope
+from snapshot.identifiers import HEAD
 from snapshot.manifest import Revocations
+from snapshot.verifier_state import VerifierState
+
+Signers = tuple[str, ...]
+"""Of a document: its scope type, and then who signed it, the primary one first."""
 
 SPREAD = 0.1  # how much earlier than its time a document may be due, so that not all are due at once
 
@@ -45,7 +51,7 @@ class Issue:
     bundle_entry: HeadEntry
     revocations: Revocations
     _signers: dict[str, tuple[SigningKey, ...]] = field(default_factory=dict, init=False, repr=False, compare=False)
-    _vouched: dict[tuple[str, ...], bool] = field(default_factory=dict, init=False, repr=False, compare=False)
+    _vouched: dict[Signers, bool] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     @cached_property
     def revocation_members(self) -> dict[str, object]:
@@ -55,6 +61,27 @@ class Issue:
     @cached_property
     def revocations_text(self) -> str:
         return canonical.dumps(self.revocation_members).decode()
+
+    @cached_property
+    def nobody(self) -> VerifierState:
+        """What each node has in common as a reader of what is signed here."""
+        return VerifierState(self.cluster_id, "", bundle=self.bundle, revocations=self.revocations)
+
+    @cached_property
+    def head_form(self) -> HeadForm:
+        """Of all heads. Unpublishable as of `signers`."""
+        claims = EnvelopeClaims(
+            snapshot_id="",
+            cluster_id=self.cluster_id,
+            scope_type=HEAD,
+            config_version=0,
+            authority_epoch=self.authority_epoch,
+            issued_at=self.issued_at,
+            refresh_after=int(self.now),
+            expires_at=self.expires_at(self.settings.head_lifetime_s),
+            min_trust_bundle_version=0,  # it is what announces the next bundle, to nodes that hold an older one
+        )
+        return HeadForm(claims, self.signers(HEAD))
 
     def signers(self, scope_type: str) -> tuple[SigningKey, ...]:
         """All of our keys that may sign this now. While a key is rolled over these are the old one and the new one
@@ -70,27 +97,27 @@ class Issue:
             raise Unpublishable("no_signer", f"{len(found)} of our keys may sign {scope_type}, {needed} are needed")
         return found
 
-    def vouches_for(self, one: Envelope) -> bool:
-        """Whether those who signed it may still: else every node calls it `signer_revoked`, and a resync finds it again
-        (format.md 8, rules S82). A retiring key's signature is good.
+    def vouches_for(self, signers: Signers) -> bool:
+        """Whether those who signed a document may still: else every node calls it `signer_revoked`, and a resync finds
+        it again (format.md 8, rules S82). A retiring key's signature is good.
         """
-        key = (one.scope_type, *one.signers)
-        if key not in self._vouched:
+        if signers not in self._vouched:
+            scope_type, *key_ids = signers
             bundle, revoked = self.bundle, self.revocations.key_ids
-            records = [bundle.keys[key_id] for key_id in one.signers if key_id in bundle.keys]
+            records = [bundle.keys[key_id] for key_id in key_ids if key_id in bundle.keys]
             faults = [
-                record.fault(self.cluster_id, self.now, one.scope_type, CONFIG, record.key_id in revoked)
+                record.fault(self.cluster_id, self.now, scope_type, CONFIG, record.key_id in revoked)
                 for record in records
             ]
-            self._vouched[key] = faults.count(None) >= bundle.config_threshold(one.scope_type)
-        return self._vouched[key]
+            self._vouched[signers] = faults.count(None) >= bundle.config_threshold(scope_type)
+        return self._vouched[signers]
 
     def expires_at(self, lifetime_s: int) -> int:
         return int(self.now) + lifetime_s
 
     def refresh_after(self, subject: str, interval_s: int) -> int:
         """`interval_s` after now, up to a tenth earlier for each subject: a fleet's renewals do not coincide."""
-        return int(self.now) + int(interval_s * (1 - SPREAD * _share_of(subject)))
+        return int(self.now) + int(interval_s * (1 - SPREAD * _known_share_of(subject)))
 
     def due_at(self, document: Envelope, node_id: str) -> int:
         """When a node's document is to be renewed. What is shared has one time for all, by which the last one has a
@@ -105,6 +132,10 @@ class Issue:
         """The poll interval with the jitter of rules, Numbers: 20 % more or less, another one at each issue."""
         share = _share_of(f"{node_id} {int(self.now)}")
         return max(1, round(self.settings.poll_after_s * (0.8 + 0.4 * share)))
+
+
+def signers_of(one: Envelope) -> Signers:
+    return (one.scope_type, *one.signers)
 
 
 def _share_of(subject: str) -> float:

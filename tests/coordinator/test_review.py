@@ -9,6 +9,7 @@ from coordinator.keys.signer import SignedDocument
 from coordinator.publishing.review import MeantHead, Reviewer, review
 from coordinator.publishing.signing_context import Unpublishable
 from snapshot import canonical
+from snapshot.identifiers import HEAD
 from snapshot.manifest import Revocations
 from snapshot.verifier_state import VerifierState
 from tests.fakes.cluster import HOUR, NOW, Cluster, key
@@ -254,19 +255,20 @@ def head_of(cluster: Cluster, generation: int, meant: dict | None = None, **entr
     claims = replace(claims, expires_at=NOW + HOUR // 2, refresh_after=NOW + HOUR // 4)
     revocations = signer.revocation_members(Revocations(), of_head=True)
     members = signer.head_members(
-        claims, {"route_policy": {**said, **entry}}, {}, poll_after_s=9, revocations=revocations
+        claims.config_version, {"route_policy": {**said, **entry}}, {}, poll_after_s=9, revocations=revocations
     )
-    return signer.head_of(claims, canonical.dumps(members), [key("config-1")]), MeantHead(meant or members, frozenset())
+    made = signer.sign(claims.envelope(HEAD), canonical.dumps(members), (), [key("config-1")])
+    return made, MeantHead((generation, 9), lambda: meant or members, frozenset())
 
 
 def test_a_head_that_says_what_was_meant_passes_by_its_claims(cluster: Cluster) -> None:
     node, reviewer = cluster.node("core_mesh"), Reviewer()
     for generation in (1, 2, 3):
         made, meant = head_of(cluster, generation, content_hash="sha256:" + f"{generation}" * 64)
-        reviewer.review(made, node.holder, NOW, meant)
+        reviewer.review_head(made, node.holder, NOW, meant)
         node.take(made)
     with pytest.raises(Unpublishable, match="rollback"):
-        reviewer.review(*head_of(cluster, 2)[:1], node.holder, NOW, head_of(cluster, 2)[1])
+        reviewer.review_head(*head_of(cluster, 2)[:1], node.holder, NOW, head_of(cluster, 2)[1])
 
 
 @pytest.mark.parametrize(
@@ -281,7 +283,50 @@ def test_a_head_that_is_another_than_was_meant_or_larger_is_judged_whole(
 ) -> None:
     node, reviewer = cluster.node("core_mesh"), Reviewer()
     first, as_meant = head_of(cluster, 1)
-    reviewer.review(first, node.holder, NOW, as_meant)
+    reviewer.review_head(first, node.holder, NOW, as_meant)
     made, said = head_of(cluster, 2, meant, **entry)
     with pytest.raises(Unpublishable, match="bad_content"):
-        reviewer.review(made, node.holder, NOW, said)
+        reviewer.review_head(made, node.holder, NOW, said)
+
+
+def test_a_head_that_says_what_the_one_before_it_said_is_known_by_its_digest(cluster: Cluster) -> None:
+    """rules S69: nothing of it is read again, and each signature is verified."""
+    node, reviewer = cluster.node("core_mesh"), Reviewer()
+    first, as_meant = head_of(cluster, 1)
+    said = reviewer.review_head(first, node.holder, NOW, as_meant)
+    node.take(first)
+    again, meant = head_of(cluster, 2)
+    meant = replace(meant, said=said, members=lambda: pytest.fail("it was asked what the head says"))
+    assert reviewer.review_head(again, node.holder, NOW, meant) == said
+    altered = tuple((key_id, signature[:-1] + bytes([signature[-1] ^ 1])) for key_id, signature in again.signatures)
+    with pytest.raises(Unpublishable, match="bad_signature"):
+        reviewer.review_head(replace(again, signatures=altered), node.holder, NOW, meant)
+
+
+@pytest.mark.parametrize(
+    ("entry", "numbers"),
+    [
+        ({"snapshot_id": "Not an id"}, (2, 9)),  # says something else
+        ({"snapshot_id": "Not an id"}, (3, 9)),  # and its numbers are not what was meant
+    ],
+)
+def test_what_says_something_else_than_the_head_before_it_is_read(
+    cluster: Cluster, entry: dict, numbers: tuple[int, int]
+) -> None:
+    node, reviewer = cluster.node("core_mesh"), Reviewer()
+    first, as_meant = head_of(cluster, 1)
+    said = reviewer.review_head(first, node.holder, NOW, as_meant)
+    made, meant = head_of(cluster, 2, {"generation": 2}, **entry)
+    with pytest.raises(Unpublishable, match="bad_content"):
+        reviewer.review_head(made, node.holder, NOW, replace(meant, said=said, numbers=numbers))
+
+
+def test_a_head_of_other_numbers_than_were_meant_does_not_pass_as_the_one_before_it(cluster: Cluster) -> None:
+    node, reviewer = cluster.node("core_mesh"), Reviewer()
+    first, as_meant = head_of(cluster, 1)
+    said = reviewer.review_head(first, node.holder, NOW, as_meant)
+    made, meant = head_of(cluster, 2)
+    asked: list[bool] = []
+    meant = replace(meant, said=said, numbers=(3, 9), members=lambda: asked.append(True) or {})
+    assert reviewer.review_head(made, node.holder, NOW, meant) != said
+    assert asked

@@ -105,7 +105,7 @@ def test_one_follows_the_other_without_a_gap(lifetime: int, share: float, back_s
         "expires_at": now + lifetime,
     }
     claims = EnvelopeClaims("ab" * 16, "prod", HEAD, BLOCK, 1, **times, subject_node_id="node-a")
-    written = signer.head_of(claims, b'{"generation":1000}', KEYS)
+    written = signer.sign(claims.envelope(HEAD), b'{"generation":1000}', (), KEYS)
     one, head = written.envelope, OpenedHead(written.envelope, written.manifest_bytes)
     begins_at = head.begins_at(number)
     assert signed_again.repeat_due(head, begins_at - 1) == number - 1

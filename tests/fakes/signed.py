@@ -22,10 +22,10 @@ def signed_head(
 ) -> SignedDocument:
     """The head of `claims.subject_node_id`; its generation is `claims.config_version`."""
     members = signer.head_members(
-        claims,
+        claims.config_version,
         {scope: version.members() for scope, version in scopes.items()},
         {scope: version.members() for scope, version in (candidates or {}).items()},
         poll_after_s=poll_after_s,
         revocations=signer.revocation_members(revocations or Revocations(), of_head=True),
     )
-    return signer.head_of(replace(claims, scope_type=HEAD), canonical.dumps(members), keys)
+    return signer.sign(replace(claims, scope_type=HEAD).envelope(HEAD), canonical.dumps(members), (), keys)

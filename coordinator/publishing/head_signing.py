@@ -1,0 +1,122 @@
+"""A node's head: what it says, signed, and judged as its node will judge it (rules S69, S85).
+
+sign_head(...)     the head, and the digest of what it says (review.py)
+"""
+
+import secrets
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+
+from coordinator.base.refusal import Refused, bound_text
+from coordinator.database.documents import HeadEntry
+from coordinator.keys import signer
+from coordinator.keys.signer import SignedDocument
+from coordinator.publishing.gates import ChangeMark
+from coordinator.publishing.published_state import Situation
+from coordinator.publishing.review import MeantHead, Reviewer
+from coordinator.publishing.signing_context import Issue, Unpublishable
+from coordinator.replicas.generations import next_generation
+from snapshot import canonical
+from snapshot.verifier_state import VerifierState
+
+NO_MARKS: Mapping[str, ChangeMark] = {}
+
+
+@dataclass(frozen=True)
+class Announced:
+    """What a head lists and what is coming, by scope, and by which change either came. `texts`: both as they are kept,
+    in canonical JSON without the marks. `said`: the digest of what the head before it says, where this one says the
+    same.
+    """
+
+    listing: Mapping[str, HeadEntry]
+    texts: tuple[str, str]
+    candidates: Mapping[str, HeadEntry] = field(default_factory=dict)
+    marks: Mapping[str, ChangeMark] = field(default_factory=dict)
+    candidate_marks: Mapping[str, ChangeMark] = field(default_factory=dict)
+    said: bytes | None = None
+
+    @property
+    def said_of_changes(self) -> tuple[frozenset[ChangeMark], frozenset[ChangeMark]]:
+        return frozenset(self.marks.values()), frozenset(self.candidate_marks.values())
+
+    @property
+    def scopes_text(self) -> str:
+        return _marked_text(self.listing, self.marks) if self.marks else self.texts[0]
+
+    @property
+    def candidates_text(self) -> str:
+        return _marked_text(self.candidates, self.candidate_marks) if self.candidate_marks else self.texts[1]
+
+
+def sign_head(
+    issue: Issue, situation: Situation, announced: Announced, holder: VerifierState, reviewer: Reviewer
+) -> tuple[SignedDocument, bytes]:
+    """Unpublishable where it is not signed, or its node would refuse it."""
+    generation = next_generation(situation.based_on.generation, situation.based_on.published)
+    poll_after_s = issue.poll_after_s(situation.node_id)
+    coming = f'"candidates":{announced.candidates_text},' if announced.candidates else ""
+    said = f'"revocations":{issue.revocations_text},"scopes":{announced.scopes_text}'
+    content = f'{{{coming}"generation":{generation},"poll_after_s":{poll_after_s},{said}}}'.encode()
+    try:
+        made = issue.head_form.sign(
+            content,
+            snapshot_id=new_id(),
+            subject_node_id=situation.node_id,
+            config_version=generation,
+            refresh_after=issue.refresh_after(situation.node_id, issue.settings.head_refresh_s),
+        )
+    except ValueError as error:  # as of `signing`, which takes longer to enter than what is written here
+        raise _not_signed(error) from error
+
+    def members() -> Mapping[str, object]:
+        return signer.head_members(
+            generation,
+            _entries(announced.listing, announced.marks),
+            _entries(announced.candidates, announced.candidate_marks),
+            poll_after_s=poll_after_s,
+            revocations=issue.revocation_members,
+        )
+
+    meant = MeantHead((generation, poll_after_s), members, announced.said_of_changes, announced.said)
+    return made, reviewer.review_head(made, holder, issue.now, meant)
+
+
+def new_id() -> str:
+    return secrets.token_hex(16)  # protocol 1: 128 random bits
+
+
+@contextmanager
+def signing() -> Iterator[None]:
+    """What has no signed form, or is not signed by the library or device that holds the key, or is made of bytes that
+    the database has lost, is one scope's fault or one head's: it is said, and tried again (rules P1).
+    """
+    try:
+        yield
+    except ValueError as error:
+        raise _not_signed(error) from error
+    except Refused as damage:
+        raise Unpublishable(damage.code.value, bound_text(damage.detail)) from damage
+
+
+def _not_signed(error: ValueError) -> Unpublishable:
+    return Unpublishable("cannot_sign", bound_text(str(error)))
+
+
+def _marked_text(entries: Mapping[str, HeadEntry], marks: Mapping[str, ChangeMark]) -> str:
+    """As `_entries`, joined from texts: a fifth of the time of writing the members. The review reads it again and
+    compares.
+    """
+    texts = {scope: entry.text for scope, entry in entries.items()}
+    for scope in marks.keys() & entries.keys():
+        texts[scope] = canonical.dumps(vars(entries[scope]) | marks[scope].members()).decode()
+    return canonical.join(texts)
+
+
+def _entries(entries: Mapping[str, HeadEntry], marks: Mapping[str, ChangeMark]) -> dict[str, Mapping[str, object]]:
+    """As a head lists them."""
+    return {
+        scope: vars(entry) | marks[scope].members() if scope in marks else vars(entry)
+        for scope, entry in entries.items()
+    }
