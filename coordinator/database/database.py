@@ -37,8 +37,9 @@ from sqlalchemy.engine import URL, Row
 from sqlalchemy.engine.interfaces import DBAPICursor
 from sqlalchemy.exc import SQLAlchemyError
 
+from coordinator.base import bulk
 from coordinator.base.refusal import Code, Refused, bound_text
-from coordinator.database import bulk, migrations, running_digests, schema
+from coordinator.database import migrations, running_digests, schema
 from coordinator.database.database_fault import is_of_the_server, line_of
 from coordinator.database.running_digests import Folding
 from coordinator.servers import database_url

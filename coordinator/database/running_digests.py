@@ -46,7 +46,8 @@ from sqlalchemy import (
 )
 from sqlalchemy.engine import Row
 
-from coordinator.database import bulk, schema
+from coordinator.base import bulk
+from coordinator.database import schema
 
 BYTES = 256
 _MODULUS = 1 << (8 * BYTES)

@@ -13,8 +13,8 @@ from coordinator.declared.model import Model, Subject
 from coordinator.declared.views import VIEWS
 from coordinator.fleet.held_scopes import held_scopes
 from coordinator.publishing import published_state
+from coordinator.publishing.instead import content_of, governing
 from coordinator.publishing.published_state import AllowedRecovery, PublishedDocument, Situation
-from coordinator.publishing.rollback_overlay import content_of, governing
 from coordinator.reports import features
 from snapshot.identifiers import SCOPE_TYPES, Scope, format_time, parse_scope
 from snapshot.roles import EVERY_NODE, ROLES

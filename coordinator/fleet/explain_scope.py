@@ -26,8 +26,8 @@ from coordinator.fleet.explain import TRUST_BUNDLE
 from coordinator.fleet.held_scopes import held_scopes
 from coordinator.fleet.holders import holders
 from coordinator.publishing import published_state as situation
+from coordinator.publishing.instead import governing
 from coordinator.publishing.published_state import AllowedRecovery, PublishedDocument, Situation
-from coordinator.publishing.rollback_overlay import governing
 from coordinator.reports import features, refusals
 from coordinator.trust.signatures import signers
 from snapshot import canonical

@@ -16,7 +16,7 @@ from coordinator.keys.signing_key import SigningKey
 from snapshot import canonical, container, manifest
 from snapshot.bundle import ACTIVE, CONFIG, ROOT
 from snapshot.envelope import INCREMENT, RECOVERY, SHARED, SNAPSHOT, Envelope
-from snapshot.frozen import changed
+from snapshot.frozen import replace_members
 from snapshot.identifiers import HEAD, SCOPE_TYPES, format_time
 from snapshot.manifest import RecoveryManifest, Revocations, SectionChange, SectionEntry
 from snapshot.signature import pae
@@ -170,7 +170,7 @@ class HeadForm:
         self, content: bytes, *, snapshot_id: str, subject_node_id: str, config_version: int, refresh_after: int
     ) -> SignedDocument:
         """The head of this manifest."""
-        envelope = changed(
+        envelope = replace_members(
             self._first,
             snapshot_id=snapshot_id,
             subject_node_id=subject_node_id,
@@ -178,7 +178,7 @@ class HeadForm:
             refresh_after=refresh_after,
             content_hash=content_hash(content),
         )
-        return _signed(envelope, self._form.fill(vars(envelope)), content, (), self._keys)
+        return _sign_bytes(envelope, self._form.fill(vars(envelope)), content, (), self._keys)
 
 
 def recovery(claims: EnvelopeClaims, allowed: RecoveryManifest, keys: Sequence[SigningKey]) -> SignedDocument:
@@ -202,10 +202,10 @@ def sign_as_given(
     envelope: Envelope, content: bytes, sections: Sequence[bytes], keys: Sequence[SigningKey]
 ) -> SignedDocument:
     """Signatures by all keys over the envelope as it stands."""
-    return _signed(envelope, envelope.to_bytes(), content, sections, keys)
+    return _sign_bytes(envelope, envelope.to_bytes(), content, sections, keys)
 
 
-def _signed(
+def _sign_bytes(
     envelope: Envelope, encoded: bytes, content: bytes, sections: Sequence[bytes], keys: Sequence[SigningKey]
 ) -> SignedDocument:
     message = pae(envelope.kind, encoded)

@@ -38,7 +38,7 @@ class Announced:
     said: bytes | None = None
 
     @property
-    def said_of_changes(self) -> tuple[frozenset[ChangeMark], frozenset[ChangeMark]]:
+    def kinds_of_marks(self) -> tuple[frozenset[ChangeMark], frozenset[ChangeMark]]:
         return frozenset(self.marks.values()), frozenset(self.candidate_marks.values())
 
     @property
@@ -68,7 +68,7 @@ def sign_head(
             refresh_after=issue.refresh_after(situation.node_id, issue.settings.head_refresh_s),
         )
     except ValueError as error:  # as of `signing`, which takes longer to enter than what is written here
-        raise _not_signed(error) from error
+        raise _fault_of(error) from error
 
     def members() -> Mapping[str, object]:
         return signer.head_members(
@@ -79,7 +79,7 @@ def sign_head(
             revocations=issue.revocation_members,
         )
 
-    meant = MeantHead((generation, poll_after_s), members, announced.said_of_changes, announced.said)
+    meant = MeantHead((generation, poll_after_s), members, announced.kinds_of_marks, announced.said)
     return made, reviewer.review_head(made, holder, issue.now, meant)
 
 
@@ -95,12 +95,12 @@ def signing() -> Iterator[None]:
     try:
         yield
     except ValueError as error:
-        raise _not_signed(error) from error
+        raise _fault_of(error) from error
     except Refused as damage:
         raise Unpublishable(damage.code.value, bound_text(damage.detail)) from damage
 
 
-def _not_signed(error: ValueError) -> Unpublishable:
+def _fault_of(error: ValueError) -> Unpublishable:
     return Unpublishable("cannot_sign", bound_text(str(error)))
 
 

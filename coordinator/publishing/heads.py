@@ -495,7 +495,7 @@ def _write(transaction: Transaction, accepted: Sequence[_Accepted], read: _Read)
     is_renewal = [candidate.changed.is_renewal for candidate in accepted]
     rows = [_head_row(candidate.changed) for candidate in accepted]
     transaction.put(schema.heads, [row for row, renews in zip(rows, is_renewal, strict=True) if not renews])
-    transaction.run_many(_RENEWED, [_renewed_row(row) for row, renews in zip(rows, is_renewal, strict=True) if renews])
+    transaction.run_many(_RENEWED, [_renewal_row(row) for row, renews in zip(rows, is_renewal, strict=True) if renews])
     _write_entries(transaction, accepted)
     rows = [{"node": publication.node_id, "number": publication.head.config_version} for publication in publications]
     transaction.run_many(_NUMBERED, rows)
@@ -543,7 +543,7 @@ def _key_of(line: _Line) -> dict[str, object]:
     return {**about, "epoch": entry.authority_epoch, "version": entry.config_version}
 
 
-def _renewed_row(row: Mapping[str, object]) -> dict[str, object]:
+def _renewal_row(row: Mapping[str, object]) -> dict[str, object]:
     """What is another one in the row of a head that lists what the one before it did."""
     return {("node" if name == "node_id" else name): row[name] for name in ("node_id", *_RENEWING)}
 

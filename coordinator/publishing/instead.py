@@ -1,6 +1,7 @@
 """What a scope is published with while its node refuses what is declared for it (standing_refusals.py). Pure.
 
 choose(refusing, declared, listed, ...)   what the node has in its place, or not, and what becomes of the refusal
+governing(allowed, declared)              the recovery that is followed in place of what is declared, or None
 
 A node that refuses what is declared goes on with what it has, and that will expire. Whoever refused may be wrong (a
 validator with a bug) or right (a mistake in the declaration): in both cases taking its services down by letting the
@@ -24,12 +25,13 @@ Rejected:
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
-from coordinator.declared.compiler import ScopeContent, may_be_shared
+from coordinator.declared.compiler import Audience, ScopeContent, may_be_shared
 from coordinator.publishing import withheld
-from coordinator.publishing.published_state import PublishedDocument, Refusing
+from coordinator.publishing.published_state import AllowedRecovery, PublishedDocument, Refusing
 from coordinator.reports.checkin import ReportedMark
 from coordinator.reports.standing_refusals import AGAIN_S, KeptRefusal, Offer, offer
 from snapshot.envelope import SHARED
+from snapshot.identifiers import Scope
 from snapshot.verifier_state import VerifierState
 
 NOT_KEPT = "what it has is not kept any more"
@@ -92,3 +94,21 @@ def _content(running: PublishedDocument, declared: ScopeContent, holder: Verifie
     is_shared = running.envelope.subject_node_id == SHARED and may_be_shared(declared.scope.type, audience)
     scope, sections, raw = declared.scope, running.stored_sections, running.raw
     return ScopeContent(scope, audience, sections, raw, is_shared, running.source)
+
+
+def governing(allowed: AllowedRecovery | None, declared: ScopeContent) -> AllowedRecovery | None:
+    """A recovery holds as long as what is declared gives the content that was given up, or the one gone back to (rules
+    S65, S87).
+    """
+    if allowed is None or declared.content_hash not in (allowed.given_up, allowed.held.content_hash):
+        return None
+    return allowed
+
+
+def content_of(allowed: AllowedRecovery) -> ScopeContent:
+    """What it went back to."""
+    target, one = allowed.held, allowed.held.envelope
+    audience = Audience(one.roles, one.organization_ids)
+    is_shared = one.subject_node_id == SHARED
+    scope = Scope(one.scope_type, one.scope_ids)
+    return ScopeContent(scope, audience, target.stored_sections, target.raw, is_shared, target.source)

@@ -58,17 +58,15 @@ from coordinator.keys.signer import Base, EnvelopeClaims
 from coordinator.publishing.gates import ChangeMark
 from coordinator.publishing.head_signing import Announced, new_id, sign_head, signing
 from coordinator.publishing.heads import Pair, Publication
-from coordinator.publishing.instead import Choice, choose
+from coordinator.publishing.instead import Choice, choose, content_of, governing
 from coordinator.publishing.published_state import AllowedRecovery, PublishedDocument, Situation
-from coordinator.publishing.remembered import KnownDocument, KnownHead
-from coordinator.publishing.rollback_overlay import content_of, governing
+from coordinator.publishing.remembered import KnownDocument, KnownHead, Standing, one_of_equal
 from coordinator.publishing.shared_documents import SharedDocument, SharedDocuments
 from coordinator.publishing.signing_context import Issue, Unpublishable, signers_of
-from coordinator.publishing.standing import Standing, one_of_equal
 from coordinator.reports.refusal_records import RefusalOutcome
 from coordinator.reports.standing_refusals import KeptRefusal
 from snapshot.envelope import SHARED, Envelope
-from snapshot.frozen import changed
+from snapshot.frozen import replace_members
 from snapshot.identifiers import HEAD, Scope
 from snapshot.roles import ESTABLISHING
 from snapshot.verifier_state import Mark, VerifierState
@@ -148,14 +146,14 @@ def draft(issue: Issue, situation: Situation, told: NodeContents, shared: Shared
     """Unpublishable where not even a head can be signed."""
     standing = _standing(issue, situation, told)
     if standing is not None:
-        return _renewed(issue, situation, told, standing, shared)
+        return _renew_as_is(issue, situation, told, standing, shared)
     case = _Case(issue, situation, told, _holder(issue, situation, told.subject), shared, dict(situation.last))
     for scope in _in_order(told.scopes):
         _settle(case, scope, is_changed=told.scopes[scope])
     case.listing[TRUST_BUNDLE] = issue.bundle_entry
     for offered in told.offers:
         _offer(case, offered)
-    announced = _announced(case)
+    announced = _announcement(case)
     head, said = sign_head(issue, situation, announced, case.holder, shared.reviewer)
     publication = Publication(
         node_id=situation.node_id,
@@ -174,7 +172,7 @@ def draft(issue: Issue, situation: Situation, told: NodeContents, shared: Shared
     return Draft(publication, case.failed, _known_head(case, publication, _standing_of(case, said)), new)
 
 
-def _renewed(
+def _renew_as_is(
     issue: Issue, situation: Situation, told: NodeContents, standing: Standing, shared: SharedDocuments
 ) -> Draft:
     """A head that lists what the one before it does."""
@@ -524,7 +522,7 @@ def _audience(one: Envelope) -> tuple[object, ...]:
     return one.subject_node_id, one.roles, one.organization_ids
 
 
-def _announced(case: _Case) -> Announced:
+def _announcement(case: _Case) -> Announced:
     return Announced(
         case.listing,
         (listing_text(case.listing), listing_text(case.candidates)),
@@ -566,7 +564,7 @@ def _claims(case: _Case, content: ScopeContent, version: int) -> EnvelopeClaims:
 
 def _holder(issue: Issue, situation: Situation, subject: Subject | None) -> VerifierState:
     """The node as it stands when it holds all that was published for it."""
-    return changed(
+    return replace_members(
         issue.nobody,
         node_id=situation.node_id,
         roles=frozenset(subject.roles if subject else ()),

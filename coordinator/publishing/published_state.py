@@ -23,9 +23,8 @@ from coordinator.database.documents import HeadEntry, chunks, section_key
 from coordinator.declared.compiler import StoredSection
 from coordinator.keys.signing_key import SigningKey
 from coordinator.publishing.heads import Basis, Pair, last_versions
-from coordinator.publishing.remembered import KnownDocument, KnownHead, PublishedMemory
+from coordinator.publishing.remembered import KnownDocument, KnownHead, PublishedMemory, Standing
 from coordinator.publishing.signing_context import Issue, Unpublishable
-from coordinator.publishing.standing import Standing
 from coordinator.reports import features, refusal_records
 from coordinator.reports.standing_refusals import KeptRefusal
 from snapshot import bundle as bundles

@@ -1,4 +1,4 @@
-"""What a head lists stands as long as nothing that it was made from has become another (standing.py)."""
+"""What a head lists stands as long as nothing that it was made from has become another (remembered.py)."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
