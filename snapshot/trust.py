@@ -44,7 +44,7 @@ class Authority:
     def verifying(self, envelope: Envelope, opening: Opening) -> bool | None:
         """Whether a listed signature by any key that is known, trusted or not, verifies; None where none is known."""
         known = [(key_id, signature) for key_id, signature in self._present(envelope, opening) if key_id in self.keys]
-        return any(self._verifies(*one, envelope.kind, opening) for one in known) if known else None
+        return any(self._verifies(*signed, envelope.kind, opening) for signed in known) if known else None
 
     def _present(self, envelope: Envelope, opening: Opening) -> list[tuple[str, bytes]]:
         signatures = dict(opening.signatures)
