@@ -5,7 +5,7 @@ it asks for: so two views are equal exactly where the node would be given the sa
 know it. The compiler reads (compiler.py).
 """
 
-from collections.abc import Mapping
+from collections.abc import Hashable, Mapping
 
 from coordinator.declared.assignment import configs_for, is_given
 from coordinator.declared.kinds import Config, Resource
@@ -65,6 +65,10 @@ class ConfigFolders(ScopeView):
 
     def is_common(self, model: Model, _subject: Subject, scope: Scope) -> bool:
         return not any(file.template for file in model.configs[scope.ids[0]].files.values())
+
+    def alike(self, _model: Model, _subject: Subject, _scope: Scope) -> Hashable:
+        """Whatever roles they have."""
+        return ()
 
     def origin(self, model: Model, subject: Subject, scope: Scope, section: str, entry: str) -> ValueOrigin:
         """A template's text is written from the node, too: from what is declared of it, and from its entry."""

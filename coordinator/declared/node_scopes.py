@@ -1,5 +1,7 @@
 """The scope types that say what a node itself is, whom it may know and what it may go on doing. Pure."""
 
+from collections.abc import Hashable
+
 from coordinator.declared import peers
 from coordinator.declared.kinds import MUTUAL_PULL, Cluster, DegradedModePolicy, PeerPolicy, Resource
 from coordinator.declared.model import Model, Subject, most, policy_of, selects
@@ -120,6 +122,10 @@ class DegradedMode(ScopeView):
 
     def is_common(self, _model: Model, _subject: Subject, _scope: Scope) -> bool:
         return True
+
+    def alike(self, model: Model, subject: Subject, _scope: Scope) -> Hashable:
+        policy = degraded_policy(model, subject)
+        return subject.roles, None if policy is None else policy.id
 
     def concerns(self, _model: Model, resource: Resource, subject: Subject) -> bool:
         return isinstance(resource, DegradedModePolicy) and selects(resource.applies_to, subject)

@@ -10,7 +10,7 @@ type (who may hold it, who may share it) is in snapshot/, where nodes read it, t
 
 import base64
 import hashlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import ClassVar
@@ -77,6 +77,12 @@ class ScopeView:
         can have one document (format.md 7, step 3).
         """
         return False
+
+    def alike(self, _model: Model, _subject: Subject, _scope: Scope) -> Hashable | None:
+        """Of a scope that is common: subjects of which this is equal are told the same, in a document for the same
+        roles and organizations. None where that is known no sooner than what they are told.
+        """
+        return None
 
     def origin(self, model: Model, subject: Subject, scope: Scope, section: str, entry: str) -> ValueOrigin:
         """Of one member of one section that `sections` gives."""

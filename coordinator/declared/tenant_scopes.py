@@ -2,6 +2,7 @@
 sessions of thin nodes, classes of traffic, and mirrors. Pure.
 """
 
+from collections.abc import Hashable
 from dataclasses import asdict
 
 from coordinator.declared.assignment import (
@@ -173,6 +174,9 @@ class QosPolicies(ScopeView):
     def is_common(self, _model: Model, _subject: Subject, _scope: Scope) -> bool:
         return True
 
+    def alike(self, _model: Model, subject: Subject, _scope: Scope) -> Hashable:
+        return subject.roles, subject.organizations
+
     def concerns(self, _model: Model, resource: Resource, subject: Subject) -> bool:
         if not isinstance(resource, QosPolicy):
             return False
@@ -223,6 +227,9 @@ class StorageDirectory(ScopeView):
 
     def is_common(self, _model: Model, subject: Subject, _scope: Scope) -> bool:
         return "storage_config" not in subject.roles  # what it runs is its own
+
+    def alike(self, _model: Model, subject: Subject, _scope: Scope) -> Hashable:
+        return subject.roles, subject.organizations
 
     def concerns(self, model: Model, resource: Resource, subject: Subject) -> bool:
         if not isinstance(resource, StorageEndpoint):

@@ -11,7 +11,7 @@ does not serve is in its views, no raw secret can be in the model, and peers are
 root keys sign it, the coordinator passes it on.
 """
 
-from collections.abc import Mapping
+from collections.abc import Hashable, Mapping
 from functools import lru_cache
 
 from coordinator.declared.config_scope import ConfigFolders
@@ -83,6 +83,17 @@ def sections(model: Model, node_id: str, scope: Scope) -> Sections:
 def is_common(model: Model, subject: Subject, scope: Scope) -> bool:
     """Whether what the subject is told of the scope may be one document with what others are told."""
     return VIEWS[scope.type].is_common(model, subject, scope)
+
+
+def alike(model: Model, node_id: str, scope: Scope) -> Hashable | None:
+    """Members of which this is equal are told the same of the scope, and for the same audience. None: nobody else is,
+    or that is known no sooner than what they are told.
+    """
+    subject = model.subjects.get(node_id)
+    if subject is None or not holds(model, subject, scope):
+        return None
+    view = VIEWS[scope.type]
+    return view.alike(model, subject, scope) if view.is_common(model, subject, scope) else None
 
 
 def all_sections(model: Model, node_id: str) -> dict[Scope, Sections]:

@@ -22,7 +22,7 @@ from is named: whoever carries the proposal out sees whether it is still so.
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Mapping, Set
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, lru_cache
 from itertools import groupby
 from operator import ge, itemgetter
 
@@ -37,7 +37,7 @@ from coordinator.declared.compiler import ScopeContent
 from coordinator.declared.contents import ReadPart
 from coordinator.declared.model import Key, Model
 from coordinator.declared.references import faults_of
-from snapshot.grants import POLICY_SCOPE, POLICY_SECTION, Policy, parse_policy
+from snapshot.grants import POLICY_SCOPE, POLICY_SECTION, parse_policy
 
 
 @dataclass(frozen=True)
@@ -248,15 +248,19 @@ def _first_scopes(before_of: ModelOf, after_of: ModelOf, touched: Iterable[Touch
 
 
 def _only_widens(before: ScopeContent, after: ScopeContent) -> bool:
-    old, new = _policy(before), _policy(after)
-    if old is None or new is None or before.audience != after.audience:
+    is_told = POLICY_SECTION in before.sections and POLICY_SECTION in after.sections
+    is_for_the_same = is_told and before.audience == after.audience
+    return is_for_the_same and _is_wider(before.section(POLICY_SECTION), after.section(POLICY_SECTION))
+
+
+@lru_cache(maxsize=64)
+def _is_wider(before: bytes, after: bytes) -> bool:
+    """One policy than another one. A whole fleet goes from the one to the other: they are read once."""
+    old, new = parse_policy(before), parse_policy(after)
+    if old is None or new is None:
         return False
     as_before = replace(
         new, max_duration_s=old.max_duration_s, route_ttl_s=old.route_ttl_s, session_ttl_s=old.session_ttl_s
     )
     longer = (new.max_duration_s, new.route_ttl_s, new.session_ttl_s)
     return as_before == old and all(map(ge, longer, (old.max_duration_s, old.route_ttl_s, old.session_ttl_s)))
-
-
-def _policy(content: ScopeContent) -> Policy | None:
-    return parse_policy(content.section(POLICY_SECTION)) if POLICY_SECTION in content.sections else None

@@ -6,15 +6,19 @@ import random
 import pytest
 from hypothesis import given
 
+from coordinator.configs import compiled_contents
+from coordinator.configs.compiled_contents import CompiledContents
 from coordinator.declared import views
-from coordinator.declared.compiler import compile_scope
-from coordinator.declared.kinds import Node, Organization, Route, Selector, Service
+from coordinator.declared.compiler import ScopeContent, compile_scope
+from coordinator.declared.contents import ReadPart
+from coordinator.declared.kinds import DegradedModePolicy, Node, Organization, Route, Selector, Service
 from coordinator.declared.model import Model
 from snapshot import canonical
 from snapshot.identifiers import Scope
 from snapshot.roles import ROLES
 from tests.coordinator import models
 from tests.coordinator.models import model
+from tests.examples import examples
 
 ACME = Organization("acme")
 NODE = Node("n1", roles=("core_mesh", "egress_service"), organizations=("acme", "wayne"))
@@ -39,6 +43,29 @@ def test_the_same_state_gives_the_same_bytes_in_whatever_order(state: Model, shu
             one, other = compile_scope(state, node_id, scope, read), compile_scope(again, node_id, scope, read)
             assert dict(one.sections) == dict(other.sections)
             assert (one.content_hash, one.audience) == (other.content_hash, other.audience)
+
+
+@given(models.models())
+@examples(300)
+def test_what_is_compiled_once_for_nodes_that_are_alike_is_what_each_is_told(state: Model) -> None:
+    """rules S6, S69"""
+    contents = CompiledContents(state, read)
+    for node_id, subject in state.subjects.items():
+        for scope in views.scopes(state, subject):
+            assert contents.compile(node_id, scope) == compile_scope(state, node_id, scope, read)
+
+
+def test_a_policy_of_all_is_compiled_for_one_of_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    nodes = [Node(f"n{number}", roles=("core_mesh",)) for number in range(5)]
+    contents, compiled = CompiledContents(model(*nodes, DegradedModePolicy("calm")), read), list[str]()
+
+    def counting(state: Model, node_id: str, scope: Scope, of: ReadPart) -> ScopeContent:
+        compiled.append(node_id)
+        return compile_scope(state, node_id, scope, of)
+
+    monkeypatch.setattr(compiled_contents, "compile_scope", counting)
+    assert len({id(contents.compile(node.id, Scope("degraded_mode_policy"))) for node in nodes}) == 1
+    assert compiled == ["n0"]
 
 
 @given(models.models())
