@@ -38,6 +38,7 @@ from snapshot.identifiers import Scope
 
 MOST_SCOPES = 512  # of all nodes of a batch, that are compiled anew
 SCOPES_OF_NODE = 8  # about so many, where it is compiled whole
+MOST_EQUAL = 4_096  # sets of scopes that nodes hold, or held before a change; then those that none holds any more go
 
 
 @dataclass
@@ -62,10 +63,18 @@ class Backlog:
         if self.followed is not None and model is not self.followed:
             for node_id, scope in affected_scopes(self.followed, model):
                 self.changed.setdefault(node_id, set()).add(scope)
-        if model is not self.followed:
-            self._held.clear()
-            self._equal.clear()
+                self._follow_scopes(model, node_id, scope)
+        if len(self._equal) > MOST_EQUAL:
+            self._equal = {held: held for held in self._held.values()}
         self.followed = model
+
+    def _follow_scopes(self, model: Model, node_id: str, scope: Scope) -> None:
+        """Most changes say something else in scopes that a node holds before and after: what it holds stays. Where a
+        scope comes or goes it is among the affected ones, and all that the node holds is found anew.
+        """
+        held, subject = self._held.get(node_id), model.subjects.get(node_id)
+        if held is not None and (scope in held) != (subject is not None and views.holds(model, subject, scope)):
+            del self._held[node_id]
 
     def scopes(self, gate: NodeGate, situation: Situation) -> dict[Scope, bool]:
         """What the node may hold and can read; True for what is to be compiled again. What was held back has nothing
@@ -79,7 +88,7 @@ class Backlog:
         return {scope: not is_known or scope in changed for scope in held if scope not in waiting}
 
     def _scopes_of(self, model: Model, node_id: str) -> tuple[Scope, ...]:
-        """Of one state they are always the same, and most heads are renewals."""
+        """Of one state they are always the same, and most heads are renewals. Of another one few nodes hold others."""
         if model is self.followed and node_id in self._held:
             return self._held[node_id]
         subject = model.subjects.get(node_id)

@@ -1,14 +1,22 @@
 """How much is compiled and published at once (backlog.py)."""
 
+from types import SimpleNamespace
+
 import pytest
+from hypothesis import given
 
 from coordinator.database import catalog
 from coordinator.database.database import Database
+from coordinator.declared import views
+from coordinator.declared.model import Model
 from coordinator.publishing import heads, published_state
 from coordinator.publishing.backlog import MOST_SCOPES, SCOPES_OF_NODE, Backlog
 from coordinator.publishing.gates import NodeGate
-from snapshot.identifiers import parse_scope
+from coordinator.reports import features
+from snapshot.identifiers import Scope, parse_scope
+from tests.coordinator.models import changes
 from tests.coordinator.publishing import STATE, Press
+from tests.examples import examples
 
 NODES = [f"n{number}" for number in range(MOST_SCOPES)]
 MANY = {parse_scope(f"route_policy/s{number}") for number in range(MOST_SCOPES + 1)}
@@ -62,3 +70,23 @@ def test_who_lost_its_swap_to_a_change_is_not_compiled_whole_again(database: Dat
     press.kept.follow(model)
     scopes = press.kept.scopes(NodeGate(model), situation)
     assert 0 < sum(scopes.values()) < len(scopes)
+
+
+def held(kept: Backlog, model: Model) -> dict[str, set[Scope]]:
+    known = {node_id: SimpleNamespace(node_id=node_id, head=(0, 0), features=None) for node_id in model.members}
+    return {node_id: set(kept.scopes(NodeGate(model), situation)) for node_id, situation in known.items()}
+
+
+def held_anew(model: Model) -> dict[str, set[Scope]]:
+    scopes = {node_id: views.scopes(model, subject) for node_id, subject in model.subjects.items()}
+    return {node_id: set(found) - set(features.unreadable_scopes(found, None)) for node_id, found in scopes.items()}
+
+
+@given(changes())
+@examples(300)
+def test_what_a_node_holds_is_followed_from_state_to_state(change: tuple[Model, Model]) -> None:
+    """rules K21: what comes or goes with a change, and what stays, also where the change is taken back."""
+    kept, (before, after) = Backlog(), change
+    for model in (before, after, before):
+        kept.follow(model)
+        assert held(kept, model) == held_anew(model)
