@@ -90,6 +90,15 @@ class _Look:
         return is_decided or bool(self.news) or self.waits_for != self.record.waits_for or self.is_to_go_back
 
     @property
+    def is_up_to_nodes(self) -> bool:
+        """All that is to do is to give it to nodes: then nothing follows before they say something, where no other
+        change waits for that. One more look reads all of them, while the publisher makes their heads.
+        """
+        decided = self.decided
+        is_given = bool(decided.moves) and all(move.release for move in decided.moves)
+        return is_given and decided.state in (None, ChangeState.ROLLING) and not self.news
+
+    @property
     def is_to_go_back(self) -> bool:
         """Nobody has begun to take it back, or that is over."""
         if self.record.state is not ChangeState.REVERTING:
@@ -166,9 +175,12 @@ class Rollouts:
             seen = await in_planner(self._read)
             self._watch.end()
             self._due_at = trio.current_time() + min((look.decided.due_s for look in seen), default=math.inf)
-            if not [change for change in seen if change.is_to_do and await self._act(change)]:
+            acted = [change for change in seen if change.is_to_do and await self._act(change)]
+            if not acted:
                 return
             self._wake_publisher()
+            if len(seen) == 1 and acted[0].is_up_to_nodes:
+                return
 
     def _read(self) -> list[_Look]:
         with self._database.read() as transaction:

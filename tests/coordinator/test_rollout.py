@@ -8,6 +8,7 @@ from coordinator.changes.states import ChangeState, Outcome, Step
 from coordinator.database import catalog
 from coordinator.database.database import Database
 from coordinator.rollout import commands
+from coordinator.rollout.rollout import Rollouts
 from tests.coordinator.rollouts import SCOPE, RolloutFleet
 
 BAKE_S = 20
@@ -17,6 +18,8 @@ kind: RolloutPolicy
 id: standard
 spec: {{rings: [{{nodes: 1}}, {{percent: 50}}, {{percent: 100}}], bake_s: 20, on_failure: {on_failure}}}
 """
+
+AT_ONCE = "{kind: RolloutPolicy, id: standard, spec: {prepare: none, rings: [{percent: 100}], bake_s: 0}}"
 
 
 @pytest.fixture
@@ -65,6 +68,22 @@ def test_a_change_goes_from_ring_to_ring_until_it_is_done(fleet: RolloutFleet) -
     assert fleet.rows() == {}
     said = [event.what for event in fleet.timeline()]
     assert said == ["preparing", "asked", "accepted", "given", "passed", "given", "passed", "given", "passed", "done"]
+
+
+def test_what_is_given_to_nodes_is_not_looked_at_again_before_they_say_something(
+    cluster: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A look reads all nodes of the change: it would hold up the publisher, which makes their heads then."""
+    fleet, looks = RolloutFleet.of(cluster, 3, AT_ONCE), list[int]()
+    read = Rollouts._read
+    monkeypatch.setattr(Rollouts, "_read", lambda engine: looks.append(fleet.woken) or read(engine))
+    fleet.change(9)
+    fleet.look()
+    assert (fleet.at(Step.RELEASED), looks, fleet.woken) == (set(fleet.ids), [0], 1)
+    fleet.tell()
+    fleet.report(*fleet.ids)
+    fleet.look()
+    assert fleet.record().state is ChangeState.DONE
 
 
 def test_a_refusal_halts_with_nobody_changed(fleet: RolloutFleet) -> None:
