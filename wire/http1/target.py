@@ -33,11 +33,13 @@ class Target:
         """The members in their order; a name may stand there more than once. A plus sign is a plus sign."""
         if not self.raw_query:
             return []
-        parts = self.raw_query.split(b"&")
-        if len(parts) > MAX_QUERY_MEMBERS:
+        if self.raw_query.count(b"&") >= MAX_QUERY_MEMBERS:
             raise BadTarget(f"the query has more than {MAX_QUERY_MEMBERS} members")
-        pairs = (part.partition(b"=") for part in parts)
-        return [(_decode(name), _decode(value)) for name, _, value in pairs]
+        if b"%" in self.raw_query:
+            pairs = (part.partition(b"=") for part in self.raw_query.split(b"&"))
+            return [(_decode(name), _decode(value)) for name, _, value in pairs]
+        plain = (part.partition("=") for part in _decode(self.raw_query).split("&"))  # nearly all: looked at as a whole
+        return [(name, value) for name, _, value in plain]
 
 
 def _parse(raw: bytes) -> Target:
