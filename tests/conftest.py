@@ -62,6 +62,15 @@ async def one(tmp_path, mock_clock):
 
 
 @pytest.fixture
+async def for_hours(tmp_path, mock_clock):
+    """The same where hours go by: it asks, reports and looks seldom, and works without threads."""
+    from tests.journeys.lab import SELDOM, lab
+
+    async with lab(tmp_path, mock_clock, text=SELDOM, for_hours=True) as made:
+        yield made
+
+
+@pytest.fixture
 def public_folder():
     """Which other accounts reach. Not below pytest's own: the next run of pytest that starts closes that to them."""
     with tempfile.TemporaryDirectory(prefix="holdfast-") as name:

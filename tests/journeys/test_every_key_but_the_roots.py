@@ -21,7 +21,7 @@ from tests.fakes.cluster import CLUSTER_ID, DAY, HOUR, NODE_ID, key
 from tests.fakes.storage import StorageServer
 from tests.fakes.thief import HIGHEST, MADE_ANEW, STOLEN, Thief, repair
 from tests.journeys import agent_process
-from tests.journeys.lab import ROUTES, Lab, agent_toml, lab
+from tests.journeys.lab import ROUTES, SELDOM, Lab, agent_toml, lab
 from tests.store.filling import fill_slots
 from wire.client import Call, ClientError, HttpClient, UnixConnector
 
@@ -50,7 +50,7 @@ class Scene:
 @asynccontextmanager
 async def scene(folder, mock):
     async with AsyncExitStack() as stack:
-        one = await stack.enter_async_context(lab(folder, mock))
+        one = await stack.enter_async_context(lab(folder, mock, text=SELDOM, for_hours=True))
         one.settings = replace(one.settings, limits=replace(one.settings.limits, map_bytes=MAP_BYTES))
         storage = await stack.enter_async_context(StorageServer(one.server, folder / "storage").running())
         his = await stack.enter_async_context(StorageServer(one.server, folder / "his").running())

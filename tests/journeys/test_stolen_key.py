@@ -13,10 +13,10 @@ from store.base.pending import MOST_SLOTS, MOST_WAITING
 from tests.agent.bench import bench
 from tests.fakes.cluster import DAY, HOUR
 from tests.fakes.storage import StorageServer
-from tests.journeys.lab import POLICY, ROUTES, lab
+from tests.journeys.lab import POLICY, ROUTES, SELDOM, lab
 from tests.store.filling import fill_slots
 
-THEIRS = MOST_SLOTS + 76
+THEIRS = MOST_WAITING + 76
 
 
 def fill(server) -> None:
@@ -84,8 +84,7 @@ async def test_what_one_head_fills_is_bounded_and_the_repair_goes_through(tmp_pa
         await repaired(one, "network")
 
 
-@pytest.mark.parametrize("way", ["network", "file", "storage"])
-@pytest.mark.parametrize("restarted", [False, True], ids=["", "after a restart"])
+@pytest.mark.parametrize(("way", "restarted"), [("network", False), ("file", False), ("storage", True)])
 async def test_the_repair_goes_through_when_every_slot_is_taken(tmp_path, mock_clock, way, restarted):
     """rules X26, S44, L39, S60, S64"""
     async with lab(tmp_path, mock_clock) as started:
@@ -145,7 +144,7 @@ async def test_nothing_waits_for_more_than_a_week(tmp_path, mock_clock):
 
 async def test_a_head_that_says_a_month_is_believed_as_long_as_the_setting_says(tmp_path, mock_clock):
     """rules S57, S16: in the gate, the state, the status and the report; the next one is taken"""
-    async with lab(tmp_path, mock_clock, text=f"[intervals]\nhead_fresh_s = {HOUR}\n") as one, one.agent():
+    async with lab(tmp_path, mock_clock, text=f"{SELDOM}head_fresh_s = {HOUR}\n", for_hours=True) as one, one.agent():
         await one.settled()
         now = int(one.clock.true)
         one.server.announce(expires_at=now + 30 * DAY, refresh_after=now + 29 * DAY)

@@ -208,9 +208,9 @@ async def test_a_service_that_cannot_take_it_says_so(fleet):
     assert fleet.run_by("h0.") == set()
 
 
-async def test_a_file_of_ten_mebibytes_that_all_share_goes_the_same_way(fleet):
+async def test_a_file_of_mebibytes_that_all_share_goes_the_same_way(fleet):
     """It is voted on, goes in rings, is taken back by who does not live with it; one document for all of them"""
-    first = random_bytes(10 << 20)
+    first = random_bytes(3 << 20)
     change = await fleet.apply_geo(first)
     assert (await fleet.until_change(change, "done", "halted"))["state"] == "done"
     await fleet.until(lambda: fleet.having_geo(first) == set(NODES))
