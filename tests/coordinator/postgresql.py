@@ -4,6 +4,7 @@ A program that calls itself postgres elsewhere on the path may be anything, so D
 root the server runs as `postgres` or `nobody`, since it refuses to be root.
 """
 
+import atexit
 import os
 import pwd
 import shutil
@@ -13,6 +14,7 @@ import warnings
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -92,8 +94,7 @@ def stoppable(directory: Path, name: str, *, durable: bool = False, settings: st
     bin_directory = programs()
     user = _runner()
     base = new_base(directory, user, name, durable=durable)
-    data = ("-D", base / "data", "-U", "holdfast", "-A", "trust", "-E", "UTF8", "--locale=C.UTF-8", "--no-sync")
-    _run(user, bin_directory / "initdb", *data)
+    _run(user, Path("/bin/cp"), "-a", _made(bin_directory, user), base / "data")
     started = Server(user, base, bin_directory / "pg_ctl", durable, settings)
     started.start()
     try:
@@ -102,6 +103,20 @@ def stoppable(directory: Path, name: str, *, durable: bool = False, settings: st
         with suppress(Unavailable):  # a test may have stopped it
             started.stop()
         shutil.rmtree(base, ignore_errors=True)
+
+
+@cache
+def _made(bin_directory: Path, user: str | None) -> Path:
+    """What `initdb` makes, which is half a second's work: once for this test run, or this worker of it, and copied for
+    each server. It ends with the process.
+    """
+    base = Path(tempfile.mkdtemp(prefix="holdfast-initdb-", dir=memory_folder()))
+    atexit.register(shutil.rmtree, base, ignore_errors=True)
+    if user:
+        shutil.chown(base, user)
+    data = ("-D", base / "data", "-U", "holdfast", "-A", "trust", "-E", "UTF8", "--locale=C.UTF-8", "--no-sync")
+    _run(user, bin_directory / "initdb", *data)
+    return base / "data"
 
 
 @contextmanager

@@ -8,9 +8,10 @@ from http import HTTPStatus
 from pathlib import Path
 
 import httpx
+import pytest
 
 from tests.fakes.binary import random_bytes
-from tests.holdfast.operator_lab import Lab, Ran
+from tests.holdfast.operator_lab import UNGUARDED, Lab, Ran
 from tests.journeys.gateway import FABRIC, Gateway, until_published
 
 MIB = 1 << 20
@@ -28,6 +29,11 @@ spec:
     app.conf: {text: "workers 1\\n"}
 """
 SCHEMA = {"type": "object", "additionalProperties": {"type": "array", "items": {"pattern": "^[0-9.]+:[0-9]+$"}}}
+
+
+@pytest.fixture
+def settings() -> str:
+    return UNGUARDED
 
 
 def write(lab: Lab, database: bytes) -> Path:

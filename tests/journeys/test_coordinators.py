@@ -6,7 +6,7 @@ import pytest
 
 from examples.demo.processes import free_ports
 from tests.fakes.storage import own_address
-from tests.holdfast.operator_lab import Lab, running
+from tests.holdfast.operator_lab import UNGUARDED, Lab, running
 from tests.journeys.gateway import FABRIC, Gateway
 
 
@@ -14,7 +14,7 @@ from tests.journeys.gateway import FABRIC, Gateway
 def lab(tmp_path):
     folder = tmp_path / "coordinator"
     folder.mkdir()
-    with running(folder, "--host", own_address()) as lab:
+    with running(folder, "--host", own_address(), settings=UNGUARDED) as lab:
         yield lab
 
 

@@ -33,7 +33,7 @@ def place():
 
 
 def start(place, *options, python=None):
-    """By `python`, else by one whose commands are forked: interpreters that start are half of its work."""
+    """By `python`, else by one whose programs are forked: interpreters that start are half of its work."""
     command = [python or programs.interpreter(), "-m", "examples.demo", *options]
     environment = {"PATH": "/usr/bin:/bin", "TMPDIR": str(place), "HOME": str(place), "PYTHONPATH": str(ROOT)}
     return subprocess.Popen(

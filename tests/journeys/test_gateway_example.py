@@ -69,6 +69,12 @@ def files(request, tmp_path):
     return Files(tmp_path, PROGRAMS[request.param])
 
 
+@pytest.fixture
+def alone(tmp_path):
+    """Where it does not come to a program: what the example itself refuses is the same for each."""
+    return Files(tmp_path, PROGRAMS["python"])
+
+
 def test_what_can_be_served_is_accepted(files):
     files.put(
         {
@@ -108,9 +114,9 @@ def test_two_routes_in_one_place_are_refused(files):
     ],
     ids=str,
 )
-def test_nothing_reaches_a_configuration_that_is_more_than_a_name(files, bad):
-    files.put({"a": bad}, {"web": service(8081)})
-    is_refused(files, "is no plain")
+def test_nothing_reaches_a_configuration_that_is_more_than_a_name(alone, bad):
+    alone.put({"a": bad}, {"web": service(8081)})
+    is_refused(alone, "is no plain")
 
 
 @pytest.mark.parametrize(
@@ -127,21 +133,21 @@ def test_nothing_reaches_a_configuration_that_is_more_than_a_name(files, bad):
     ],
     ids=str,
 )
-def test_nor_does_an_endpoint(files, bad):
-    files.put({"a": route()}, {"web": bad})
-    is_refused(files, "route a: ", "is no plain")
+def test_nor_does_an_endpoint(alone, bad):
+    alone.put({"a": route()}, {"web": bad})
+    is_refused(alone, "route a: ", "is no plain")
 
 
 @pytest.mark.parametrize("name", ["a;b", "a{", "a b", "$a", "a/../b", ""])
-def test_nor_does_the_name_of_a_route(files, name):
-    files.put({name: route()}, {"web": service(8081)})
-    is_refused(files, "is no plain")
+def test_nor_does_the_name_of_a_route(alone, name):
+    alone.put({name: route()}, {"web": service(8081)})
+    is_refused(alone, "is no plain")
 
 
 @pytest.mark.parametrize("bad", [{}, {"match": 1, "service_id": "web"}, [], 7, {**route(), "match": {}}], ids=str)
-def test_what_is_not_formed_as_a_route_is_refused_in_a_sentence(files, bad):
-    files.put({"a": bad}, {"web": service(8081)})
-    is_refused(files, "cannot be read as routes and services")
+def test_what_is_not_formed_as_a_route_is_refused_in_a_sentence(alone, bad):
+    alone.put({"a": bad}, {"web": service(8081)})
+    is_refused(alone, "cannot be read as routes and services")
 
 
 def test_a_check_by_hand_is_told_what_it_lacks(files):

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.holdfast.operator_lab import Lab
+from tests.holdfast.operator_lab import UNGUARDED, Lab
 from tests.journeys.gateway import Gateway, until_published
 
 MOVED, STAYS = "moved", "stays"
@@ -76,6 +76,12 @@ class Pair:
         until_published(self.lab)
         self.moved.until(lambda: on_disk(self.moved) == declared(MOVED, group), hinted=True)
         self.moved.until(lambda: policy(self.moved)["max_duration_s"] == 3600 * (1 + GROUPS.index(group)))
+
+
+@pytest.fixture
+def settings() -> str:
+    """A change goes to all at once: in which order nodes get it is no question here."""
+    return UNGUARDED
 
 
 @pytest.fixture

@@ -105,7 +105,9 @@ def shell(folder, tour):
 
 
 def installing(block: Block) -> str:
-    """As it stands there, but for the packages: this environment has all that the extra asks for."""
+    """As it stands there, but for the packages: this environment has all that the extra asks for, and so the other one
+    needs no pip, whose own making would be half of the tour's work.
+    """
     lines = block.typed()
     (pip,) = (line for line in lines if line.startswith("pip install"))
     assert pip.endswith("-e './holdfast[coordinator]'")
@@ -115,7 +117,9 @@ def installing(block: Block) -> str:
     lines.remove(pip)
     if not (ROOT / ".git").exists():  # from an archive
         lines[0] = "mkdir holdfast"
-    return "\n".join(lines).replace("REPOSITORY", str(ROOT))
+    typed = "\n".join(lines).replace("REPOSITORY", str(ROOT))
+    assert "python3 -m venv " in typed
+    return typed.replace("python3 -m venv ", "python3 -m venv --without-pip ")
 
 
 def alike(line: str, folder: Path, shown_at: str) -> str:

@@ -3,7 +3,7 @@
 ran = programs.run("holdfastctl", "status", folder=folder)
 daemon = programs.start("holdfast-coordinator", "--config", path, folder=folder, log=folder / "log")
 programs.folder()    stands in a PATH before the real ones, for whoever starts them by name
-programs.interpreter()      has the commands beside it, for whoever takes them from there
+programs.interpreter()      has them beside it, for whoever takes them from there
 """
 
 import atexit
@@ -24,7 +24,7 @@ from pathlib import Path
 
 from tests.citations import ROOT
 from tests.world import stand_in
-from tests.world.fork_server import DAEMONS, MODULES, PROGRAMS
+from tests.world.fork_server import MODULES, PROGRAMS
 
 RUN_S = 120.0  # on a machine that has other work
 
@@ -94,11 +94,17 @@ def run(
 
 
 def start(
-    program: str, *arguments: object, folder: Path, log: Path, environment: Mapping[str, str] | None = None
+    program: str,
+    *arguments: object,
+    folder: Path,
+    log: Path,
+    environment: Mapping[str, str] | None = None,
+    namespace: str = "",
 ) -> Process:
-    """What it says is added to `log`."""
+    """What it says is added to `log`. `namespace`: the name of a network that it is in (`ip netns`)."""
     with log.open("ab") as said, Path(os.devnull).open("rb") as nothing:
-        return _forked(program, arguments, folder, environment, (nothing.fileno(), said.fileno(), said.fileno()))
+        descriptors = (nothing.fileno(), said.fileno(), said.fileno())
+        return _forked(program, arguments, folder, environment, descriptors, namespace)
 
 
 def start_by(
@@ -121,6 +127,7 @@ def _forked(
     folder: Path,
     environment: Mapping[str, str] | None,
     descriptors: Sequence[int],
+    namespace: str = "",
 ) -> Process:
     words = [str(word) for word in arguments]
     job = {
@@ -130,6 +137,7 @@ def _forked(
         "environment": {**(os.environ if environment is None else environment), "PYTHONPATH": str(ROOT)},
         "umask": present_umask(),
         "script": "",
+        "namespace": namespace,
     }
     return forked(_server(), job, [program, *words], descriptors)
 
@@ -158,7 +166,7 @@ def folder() -> Path:
 
 @cache
 def interpreter() -> Path:
-    """Python of an environment in which the commands are the same, and the daemons those that are installed."""
+    """Python of an environment in which all programs are the same."""
     made = Path(_server()).with_name("environment")
     (made / "bin").mkdir(parents=True)
     installed = Path(sys.prefix)
@@ -166,10 +174,7 @@ def interpreter() -> Path:
     shutil.copy(installed / "pyvenv.cfg", made)
     (made / "bin" / "python").symlink_to(sys.executable)
     for name in PROGRAMS:
-        if name in DAEMONS:
-            (made / "bin" / name).symlink_to(installed / "bin" / name)
-        else:
-            _stand_in(made / "bin", name)
+        _stand_in(made / "bin", name)
     return made / "bin" / "python"
 
 
