@@ -12,7 +12,7 @@ How `parse` knows that bytes are canonical without writing the value again: what
 a trace. White space other than the space is never inside a string, so it must not occur. With all strings cut out, no
 space may be left, and the colons left must be as many as the members (a member given twice is a name lost). Numbers
 are compared as they are read, escapes as a set, and names must ascend. So a section is parsed once, in C, and its
-values are never visited one by one.
+values are never visited one by one. A limit that a text is too short to go beyond costs nothing.
 
 Why canonical at all: a hash is over bytes, and two values that are equal must have equal hashes, or an increment could
 not be compared with the document that it leads to. Why it is refused, and not made canonical on reading: who signed
@@ -33,9 +33,9 @@ Rejected:
 import json
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from itertools import chain
 from math import isfinite
+from typing import NamedTuple
 
 from snapshot.identifiers import MAX_INTEGER
 from snapshot.limits import DEFAULT, Limits
@@ -44,7 +44,8 @@ _ESCAPE = re.compile(r"\\(?:u[0-9A-Fa-f]{4}|.)", re.DOTALL)
 # Also one without an end, to the end of the text: else each of its quotes would be tried as a beginning.
 _STRING = re.compile(r'"(?:[^"\\]++|\\.)*+(?:"|\\?\Z)', re.DOTALL)
 _SQUARE = bytes.maketrans(b"{}", b"[]")
-_NOT_STRUCTURE = bytes(set(range(256)) - set(b'[]{}:," '))
+_NOT_COUNTED = bytes(set(range(256)) - set(b'[]{}:," '))
+_NOT_STRUCTURE = _NOT_COUNTED + b","
 # Writes in C: the canonical bytes wherever there is no float and no name beyond ASCII.
 _PLAIN = json.JSONEncoder(sort_keys=True, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
 _NAMES = frozenset({str})
@@ -58,9 +59,8 @@ class NotCanonical(ValueError):
     """Bytes that are no JSON, no canonical JSON, or beyond a limit. The text never quotes them."""
 
 
-@dataclass(frozen=True)
-class Parsed:
-    """A value read from canonical bytes."""
+class Parsed(NamedTuple):
+    """A value read from canonical bytes. A tuple, since one is made for each section."""
 
     value: object
     text: str  # what it was read from
@@ -111,13 +111,15 @@ def parse(data: bytes, limits: Limits = DEFAULT, *, depth: int | None = None) ->
     text = _decode(data)
     _refuse_too_many_containers(text, limits.json_values)
     parsed = _parse(text)
-    structure = _structure(data)
+    may_be_too_many = len(data) >= 2 * limits.json_values  # each has a character, and one that parts it from the next
+    structure = _structure(data, _NOT_COUNTED if may_be_too_many else _NOT_STRUCTURE)
     if b" " in structure:
         raise NotCanonical("white space between tokens")
     if structure.count(b":") != sum(map(len, parsed.objects)):
         raise NotCanonical("a member name given twice")
     _refuse_depth(structure, limits.json_depth if depth is None else depth)
-    _refuse_too_many_values(parsed, structure, limits.json_values)
+    if may_be_too_many:
+        _refuse_too_many_values(parsed, structure, limits.json_values)
     _refuse_other_escapes(text)
     _refuse_disorder(parsed)
     _refuse_long_strings(parsed, data, limits.string_bytes)
@@ -261,14 +263,14 @@ def _parse(text: str) -> Parsed:
     return Parsed(value, text, objects, shapes, set(chain.from_iterable(shapes)))
 
 
-def _structure(data: bytes) -> bytes:
-    """Valid JSON without its strings: the brackets, all as square ones, colons, commas, and spaces."""
+def _structure(data: bytes, other: bytes) -> bytes:
+    """Valid JSON without its strings and all `other` bytes: the brackets, all as square ones, colons, and spaces."""
     if b"\\" in data:
         data = data.replace(b"\\\\", b"").replace(b'\\"', b"")
-    if data.count(b'"', 0, 4096) < 64:  # long strings: cheaper to cut at the quotes
-        return b"".join(data.split(b'"')[::2]).translate(_SQUARE, _NOT_STRUCTURE + b'"')
+    if data.count(b'"', 0, 1024) < 16:  # long strings: cheaper to cut at the quotes
+        return b"".join(data.split(b'"')[::2]).translate(_SQUARE, other)
     # Two quotes side by side go without changing what is inside of a string and what is not.
-    bare = data.translate(_SQUARE, _NOT_STRUCTURE).replace(b'""', b"")
+    bare = data.translate(_SQUARE, other).replace(b'""', b"")
     return b"".join(bare.split(b'"')[::2])
 
 
@@ -299,8 +301,9 @@ def _refuse_other_escapes(text: str) -> None:
 def _refuse_disorder(parsed: Parsed) -> None:
     """Names ascend by UTF-16 code units (RFC 8785, 3.2.3), which is by code point wherever there is only ASCII."""
     in_order: Callable[[Iterable[str]], list[str]] = sorted if parsed.text.isascii() else _by_utf_16
-    if any(list(shape) != in_order(shape) for shape in parsed.shapes):
-        raise NotCanonical("member names out of order")
+    for shape in parsed.shapes:
+        if list(shape) != in_order(shape):
+            raise NotCanonical("member names out of order")
 
 
 def _by_utf_16(names: Iterable[str]) -> list[str]:
@@ -308,10 +311,16 @@ def _by_utf_16(names: Iterable[str]) -> list[str]:
 
 
 def _refuse_long_strings(parsed: Parsed, data: bytes, most: int) -> None:
+    """A string is never longer than it is written. So one beyond the limit covers an aligned half of the limit in which
+    no quote begins or ends one.
+    """
+    if len(data) <= most:
+        return
+    if b"\\" in data:
+        data = data.replace(b"\\\\", b"..").replace(b'\\"', b"..")
     half = most // 2
     starts = range(0, len(data) - half + 1, half)
-    # A string longer than the limit covers an aligned half of the limit without a quote, or it holds escapes.
-    if (b"\\" in data or any(data.find(b'"', start, start + half) < 0 for start in starts)) and any(
+    if any(data.find(b'"', start, start + half) < 0 for start in starts) and any(
         len(string) * 4 > most and len(string.encode()) > most for string in parsed.strings()
     ):
         raise NotCanonical(f"a string of more than {most} bytes")

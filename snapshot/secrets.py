@@ -38,7 +38,7 @@ FORBIDDEN_NAMES = (
 REFERENCE = "secret_ref"
 
 _FORBIDDEN_WORDS = tuple(tuple(name.split("_")) for name in FORBIDDEN_NAMES)
-_LAST_WORDS = ("passw", "passphrase", "pwd", "secret", "key", "psk", "community", "token", "credentials")
+_LAST_WORDS = ("pass", "pwd", "secret", "key", "psk", "community", "token", "credentials")
 _SEPARATORS = re.compile(r"[_\-. ]+")
 _REFERENCE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]*:\S.*", re.DOTALL)
 _PRIVATE_JWK = frozenset({"d", "p", "q", "dp", "dq", "qi", "oth", "k"})
@@ -65,7 +65,7 @@ _WIREGUARD = re.compile(r"(?:^|\\n)[ \t]*(?:PrivateKey|PresharedKey)[ \t]*=[ \t]
 _AFTER = r"(?:(?<![A-Za-z0-9]{0})|(?<=\\[bfnrt]{0})|(?<=\\u[0-9a-f]{{4}}{0}))"
 _STRICT = {first: re.compile(first + _AFTER.format(first) + rest) for first, rest in _TOKENS.items()}
 _GATES = [
-    (gate, other, (re.compile(pattern), *strict))
+    (gate, other, re.compile(pattern), strict)
     for gate, other, pattern, *strict in (
         ("A", "A", r"A(?:KIA|SIA|Iza|ccountKey=)", _STRICT["A"]),
         ("g", "", r"g(?:h[pousr]_|ithub_pat_|lpat-)", _STRICT["g"]),
@@ -171,8 +171,8 @@ def _names_to_look_at(names: set[str]) -> set[str]:
 
 def _may_hold_shape(text: str) -> bool:
     """A gate, on the text as it was signed: nothing that the patterns look for is ever escaped there."""
-    for gate, other, patterns in _GATES:
-        if gate in text and other in text and all(pattern.search(text) for pattern in patterns):
+    for gate, other, pattern, strict in _GATES:
+        if gate in text and other in text and pattern.search(text) and all(token.search(text) for token in strict):
             return True
     return False
 

@@ -7,10 +7,12 @@ from math import isfinite
 
 import pytest
 import rfc8785
-from hypothesis import example, given
+from hypothesis import assume, example, given
 from hypothesis import strategies as st
 
 from snapshot.canonical import NotCanonical, dumps, number, parse
+from snapshot.limits import DEFAULT, Limits
+from tests.examples import examples
 
 MAX = 2**53 - 1
 # Characters around every border that the rules have: escapes, planes, surrogates, separators of our own checks.
@@ -41,9 +43,9 @@ def oracle_says(text):
         return False
 
 
-def we_say(data):
+def we_say(data, limits=DEFAULT):
     try:
-        value = parse(data).value
+        value = parse(data, limits).value
     except NotCanonical:
         return False
     assert dumps(value) == data
@@ -142,6 +144,47 @@ def test_reading_any_form(value, choose, loose):
     """rules S13; threats E08, E10, E14: refused exactly when it is not what the other implementation writes."""
     text = Writer(choose, loose).written(value)
     assert we_say(text.encode()) == oracle_says(text)
+
+
+def depth_of(value):
+    inner = value.values() if isinstance(value, dict) else value if isinstance(value, list) else None
+    return 0 if inner is None else 1 + max(map(depth_of, inner), default=0)
+
+
+def all_values(value):
+    yield value
+    for inner in value.values() if isinstance(value, dict) else value if isinstance(value, list) else ():
+        yield from all_values(inner)
+
+
+def all_strings(value):
+    for item in all_values(value):
+        yield from [item] if isinstance(item, str) else item if isinstance(item, dict) else ()
+
+
+@given(
+    VALUES,
+    st.builds(Limits, json_depth=st.integers(1, 4), json_values=st.integers(1, 12), string_bytes=st.integers(2, 24)),
+    st.sampled_from(["a", "\\", '"', "\n", "é"]),
+    st.integers(0, 26),
+)
+@example([0] * 9, Limits(json_values=9), "", 0)
+@example({"a": [{}]}, Limits(json_depth=2), "", 0)
+@example("a" * 9, Limits(string_bytes=8), "", 0)
+@example(0, Limits(string_bytes=8), "\\", 9)
+@example(0, Limits(string_bytes=8), '"', 9)
+@example(0, Limits(string_bytes=8), '"\\', 5)
+@examples(300)
+def test_limits_are_what_a_walk_finds(value, limits, unit, times):
+    """format.md 10; threats E13, E17: whatever is not looked at since the text is too short would have held."""
+    value = [value, unit * times] if times else value
+    assume(not bears_large_integers(value))
+    within = (
+        depth_of(value) <= limits.json_depth
+        and sum(1 for _ in all_values(value)) <= limits.json_values
+        and max((len(text.encode()) for text in all_strings(value)), default=0) <= limits.string_bytes
+    )
+    assert we_say(rfc8785.dumps(value), limits) == within
 
 
 @given(VALUES, st.randoms(use_true_random=False))
