@@ -1,6 +1,8 @@
 """Trust bundles for tests of the coordinator, one after the other, signed by two root keys."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field
+from itertools import cycle
 
 from coordinator.keys import signer
 from coordinator.keys.signer import EnvelopeClaims
@@ -15,13 +17,23 @@ from tests.coordinator.candidates import CLUSTER, NOW
 DAY = 86_400
 
 
+def _take_turns() -> Iterator[SigningKey]:
+    """Keys for one cluster after the other: a new key is looked at point by point, and no test is about that here.
+    Clusters that stand beside each other have other ones.
+    """
+    yield from cycle([SigningKey.generate() for _ in range(30)])
+
+
+_keys = _take_turns()
+
+
 @dataclass
 class Bundles:
     """`config` is the key of the first bundle; `statuses` by key id."""
 
     now: float = NOW
-    roots: tuple[SigningKey, ...] = field(default_factory=lambda: (SigningKey.generate(), SigningKey.generate()))
-    config: SigningKey = field(default_factory=SigningKey.generate)
+    roots: tuple[SigningKey, ...] = field(default_factory=lambda: (next(_keys), next(_keys)))
+    config: SigningKey = field(default_factory=lambda: next(_keys))
     epoch: int = 1
     version: int = 0
     first: bytes = b""

@@ -3,14 +3,17 @@
     restore = copies.of(database)
     restore(another)
 
+    value = copies.made(database, name, make)      by `make(database)` once a process; the rows alone for the next one
+
 On PostgreSQL it is one text of statements for all rows: a copy of the database itself would be the server's work of a
 tenth of a second (emptied.py), more than most of what is copied takes to make.
 """
 
 import sqlite3
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Hashable, Iterator
 from contextlib import closing
 from functools import partial
+from typing import TypeVar
 
 import psycopg
 from psycopg import sql
@@ -24,6 +27,23 @@ _SEQUENCES = """
     SELECT format('SELECT setval(%L, %s)', sequencename, last_value) FROM pg_sequences
     WHERE schemaname = 'public' AND last_value IS NOT NULL
 """
+
+Made = TypeVar("Made")
+_MADE: dict[tuple[bool, Hashable], tuple[Callable[[Database], None], object]] = {}
+
+
+def made(database: Database, name: Hashable, make: Callable[[Database], Made]) -> Made:
+    """What `make` fills an empty database with, and what it has given: the same one to everybody, so a value that
+    nobody changes.
+    """
+    key = database.is_sqlite, name
+    if key not in _MADE:
+        value = make(database)
+        _MADE[key] = of(database), value
+        return value
+    restore, known = _MADE[key]
+    restore(database)
+    return known  # type: ignore[return-value]
 
 
 def of(database: Database) -> Callable[[Database], None]:

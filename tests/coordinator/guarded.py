@@ -6,20 +6,23 @@ fleet.go_on(3)              heads, votes, reports and looks, as seconds pass
 fleet.nodes["node-a"]       what it has and refuses
 """
 
-from collections.abc import Callable
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
 
 import trio
 
 from coordinator.changes import records
 from coordinator.changes.records import ChangeNode, ChangeRecord
+from coordinator.database import documents
 from coordinator.database.database import Database
 from coordinator.database.documents import HeadEntry
+from coordinator.publishing.backlog import Backlog
 from coordinator.reports import heartbeat_form, heartbeats
 from coordinator.rollout.rollout import Rollouts
 from snapshot import canonical
-from tests.coordinator import reports
-from tests.coordinator.publishing import Press
+from tests.coordinator import copies, reports
+from tests.coordinator.bundles import Bundles
+from tests.coordinator.publishing import Press, copied
 
 QUICK = """
 kind: RolloutPolicy
@@ -42,8 +45,7 @@ class GuardedNode:
     sequence: int = 0
     is_away: bool = False
 
-    def follow(self) -> None:
-        listed = self.press.listing(self.node_id)
+    def follow(self, listed: Mapping[str, HeadEntry]) -> None:
         for scope in self.active.keys() - listed.keys():
             del self.active[scope]
         for scope, entry in listed.items():
@@ -57,7 +59,7 @@ class GuardedNode:
             self.refuses.add(entry.content_hash)
         return entry.content_hash not in self.refuses
 
-    def votes(self) -> list[dict[str, object]]:
+    def votes(self, coming: Mapping[str, HeadEntry]) -> list[dict[str, object]]:
         return [
             reports.vote(
                 scope,
@@ -65,15 +67,17 @@ class GuardedNode:
                 snapshot_id=entry.snapshot_id,
                 content_hash=entry.content_hash,
             )
-            for scope, entry in sorted(self.press.candidates(self.node_id).items())
+            for scope, entry in sorted(coming.items())
         ]
 
-    def heartbeat(self) -> heartbeat_form.ReceivedHeartbeat:
+    def heartbeat(self, coming: Mapping[str, HeadEntry]) -> heartbeat_form.ReceivedHeartbeat:
         marks = {
             scope: {**reports.mark(entry.config_version), **vars(entry)} for scope, entry in sorted(self.active.items())
         }
         scopes = {scope: reports.scope(mark) for scope, mark in marks.items()}
-        return heartbeat_form.parse(canonical.dumps(reports.value(self.node_id, scopes=scopes, votes=self.votes())))
+        return heartbeat_form.parse(
+            canonical.dumps(reports.value(self.node_id, scopes=scopes, votes=self.votes(coming)))
+        )
 
 
 @dataclass
@@ -87,10 +91,17 @@ class GuardedFleet:
 
     @classmethod
     def founded(cls, database: Database, *node_ids: str) -> "GuardedFleet":
-        press = Press.founded(database, *node_ids)
-        press.apply(QUICK)
+        """Published to, and heard from once."""
+
+        def publish(new: Database) -> tuple[Bundles, Backlog]:
+            press = Press.founded(new, *node_ids)
+            press.apply(QUICK)
+            press.publish()
+            return replace(press.bundles), copied(press.kept)
+
+        bundles, kept = copies.made(database, ("guarded", node_ids), publish)
+        press = Press(database, bundles=replace(bundles), kept=copied(kept))
         fleet = cls(press, {node_id: GuardedNode(press, node_id) for node_id in node_ids})
-        press.publish()
         fleet.hear()
         return fleet
 
@@ -105,15 +116,20 @@ class GuardedFleet:
         return self.nodes[node_id]
 
     def hear(self, *node_ids: str, also: Callable[[GuardedNode], None] | None = None) -> None:
-        """Nodes follow their heads, and report."""
-        present = [self.nodes[node_id] for node_id in node_ids or sorted(self.nodes)]
+        """Nodes follow their heads, and report: together, as a coordinator takes what has come meanwhile."""
+        present = [node for node_id in node_ids or sorted(self.nodes) if not (node := self.nodes[node_id]).is_away]
+        if not present:
+            return
+        with self.press.database.read() as transaction:
+            names = [node.node_id for node in present]
+            listed, coming = documents.listings(transaction, names), documents.candidates(transaction, names)
+        batch = []
         for node in present:
-            if node.is_away:
-                continue
-            node.follow()
+            node.follow(listed.get(node.node_id, {}))
             if also is not None:
                 also(node)
-            heartbeats.record(self.press.database, [node.heartbeat()], now=self.press.now, count=self.engine.take_note)
+            batch.append(node.heartbeat(coming.get(node.node_id, {})))
+        heartbeats.record(self.press.database, batch, now=self.press.now, count=self.engine.take_note)
 
     def look(self) -> None:
         trio.run(self.engine.look)

@@ -1,7 +1,6 @@
 """A coordinator's publishing without its tasks, and nodes that take what was published straight from the database."""
 
 import json
-from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
 from sqlalchemy import select
@@ -66,12 +65,6 @@ spec: {allow: [continue_services]}
 """
 
 
-_FOUNDED: dict[tuple[bool, tuple[str, ...]], tuple[Callable[[Database], None], Bundles]] = {}
-"""What was founded before, by the kind of the database and the members: how to have it again, and its keys."""
-_PUBLISHED: dict[tuple[bool, tuple[str, ...]], tuple[Callable[[Database], None], Bundles, Backlog]] = {}
-"""The same once it was published to, and what the coordinator has kept of that."""
-
-
 @dataclass
 class Press:
     """`now` moves only when a test moves it."""
@@ -90,37 +83,30 @@ class Press:
         """A cluster with these members and STATE, nothing published yet: a copy of one that was founded before, with
         its keys. To found it is more work than most tests do with it.
         """
-        kind = database.is_sqlite, nodes
-        if kind not in _FOUNDED:
-            press = cls._found(database, *nodes)
-            _FOUNDED[kind] = copies.of(database), replace(press.bundles)
-            return press
-        restore, bundles = _FOUNDED[kind]
-        restore(database)
+        bundles = copies.made(database, ("founded", nodes), lambda new: cls._found(new, *nodes))
         return cls(database, bundles=replace(bundles))
 
     @classmethod
     def published(cls, database: Database, *nodes: str) -> "Press":
         """Founded, and published to once: a copy as well, with the memory of who has published it."""
-        kind = database.is_sqlite, nodes
-        if kind not in _PUBLISHED:
-            press = cls.founded(database, *nodes)
+
+        def publish(new: Database) -> tuple[Bundles, Backlog]:
+            press = cls.founded(new, *nodes)
             press.publish()
-            _PUBLISHED[kind] = copies.of(database), replace(press.bundles), _copied(press.kept)
-            return press
-        restore, bundles, kept = _PUBLISHED[kind]
-        restore(database)
-        return cls(database, bundles=replace(bundles), kept=_copied(kept))
+            return replace(press.bundles), copied(press.kept)
+
+        bundles, kept = copies.made(database, ("published", nodes), publish)
+        return cls(database, bundles=replace(bundles), kept=copied(kept))
 
     @classmethod
-    def _found(cls, database: Database, *nodes: str) -> "Press":
+    def _found(cls, database: Database, *nodes: str) -> Bundles:
         candidates.found(database)
         press = cls(database)
         press.add_bundle()
         for node_id in nodes:
             admit(database, node_id)
         press.apply(STATE)
-        return press
+        return replace(press.bundles)
 
     def add_bundle(self, **changes: object) -> None:
         trust_import.add_trust_bundle(self.database, self.bundles.next(**changes), actor="root", now=self.now)
@@ -169,8 +155,11 @@ class Press:
         return backlog.prepare(self.database, self.kept, self.keys, self.settings, wanted, self.now)
 
     def publish(self, *node_ids: str) -> Batch:
-        """All that is due, or these."""
-        batch = self.prepare(*node_ids)
+        """All that is due, or these; as the publisher has it, nothing is read where nothing is due."""
+        wanted = node_ids or self.due()
+        if not wanted:
+            return Batch((), {})
+        batch = self.prepare(*wanted)
         refused = heads.publish(
             self.database, [each.publication for each in batch.drafts], actor="coordinator", now=self.now
         )
@@ -211,7 +200,7 @@ class Press:
         return Reader(self, node_id)
 
 
-def _copied(kept: Backlog) -> Backlog:
+def copied(kept: Backlog) -> Backlog:
     """What goes on by itself: values do not change."""
     memory = kept.remembered
     remembered = PublishedMemory(

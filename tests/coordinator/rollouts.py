@@ -8,7 +8,7 @@ fleet.report("n1", vote="accepted")
 """
 
 import hashlib
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 
 import trio
@@ -21,13 +21,13 @@ from coordinator.changes.records import ChangeEvent, ChangeNode, ChangeRecord
 from coordinator.changes.states import Step
 from coordinator.changes.votes import VoteCount
 from coordinator.database import schema
-from coordinator.database.database import Database
+from coordinator.database.database import Database, Transaction
 from coordinator.reports import heartbeats
 from coordinator.reports.heartbeat_form import ReceivedHeartbeat
 from coordinator.rollout.rollout import Rollouts
 from snapshot import canonical
-from tests.coordinator import reports
-from tests.coordinator.candidates import NOW, admit
+from tests.coordinator import copies, reports
+from tests.coordinator.candidates import NOW, admit, found
 from tests.coordinator.publishing import Press
 
 SCOPE = "service_assignment/web"
@@ -37,6 +37,7 @@ kind: Service
 id: web
 spec: {{organization: acme, runs_on: {{roles: [egress_service]}}, settings: {{workers: {workers}}}}}
 """
+Entries = dict[str, dict[str, object]]
 CLUSTER = "kind: Cluster\nid: prod\nspec: {coordinators: ['https://localhost:7443']}"
 
 
@@ -63,23 +64,39 @@ class RolloutFleet:
         self.engine = self.new_engine()
 
     @classmethod
-    def of(cls, database: Database, count: int, policy: str = "", *, tiers: int = 1) -> "RolloutFleet":
-        """Members of an initialised cluster, which run the first content and have just reported."""
+    def of(
+        cls,
+        database: Database,
+        count: int,
+        policy: str = "",
+        *,
+        tiers: int = 1,
+        people: Callable[[Database], None] | None = None,
+    ) -> "RolloutFleet":
+        """Members of a new cluster, which run the first content and have just reported. `people`: adds operators."""
+
+        def make(new: Database) -> tuple[VoteCount, ...]:
+            found(new)
+            if people is not None:
+                people(new)
+            fleet = cls(new, count, policy)
+            fleet._begin(tiers)
+            return tuple(fleet.counted)
+
+        counted = copies.made(database, ("rollouts", count, policy, tiers, people), make)
         fleet = cls(database, count, policy)
-        for node_id in fleet.ids:
-            admit(database, node_id)
-        nodes = [NODE.format(id=node_id, tier=number % tiers) for number, node_id in enumerate(fleet.ids)]
-        texts = [
-            CLUSTER,
-            "{kind: Organization, id: acme}",
-            *nodes,
-            SERVICE.format(workers=1),
-            *([policy] if policy else []),
-        ]
-        fleet.press.apply("\n---\n".join(texts))
-        fleet.tell()
-        fleet.report(*fleet.ids)
+        for counts in counted:
+            fleet.engine.take_note(counts)
         return fleet
+
+    def _begin(self, tiers: int) -> None:
+        for node_id in self.ids:
+            admit(self.database, node_id)
+        nodes = [NODE.format(id=node_id, tier=number % tiers) for number, node_id in enumerate(self.ids)]
+        texts = [CLUSTER, "{kind: Organization, id: acme}", *nodes, SERVICE.format(workers=1)]
+        self.press.apply("\n---\n".join([*texts, *filter(None, [self.policy])]))
+        self.tell()
+        self.counted.append(self.report(*self.ids))
 
     def new_engine(self) -> Rollouts:
         """As after a restart, or another coordinator's."""
@@ -97,13 +114,16 @@ class RolloutFleet:
     def look(self, engine: Rollouts | None = None) -> None:
         trio.run((engine or self.engine).look)
 
-    def wait(self, seconds: int, *node_ids: str, every_s: int = 1, **said: object) -> None:
-        """Looks each second, as the task does, or more seldom, which costs less; all who are named report meanwhile, as
-        they stand.
+    def wait(self, seconds: int, *node_ids: str, every_s: int = 5, **said: object) -> None:
+        """Looks in these steps, at the last second too, though the task looks each second; all who are named report
+        meanwhile, as they stand, every ten.
         """
-        for _ in range(0, seconds, every_s):
-            self.now, self.elapsed = self.now + every_s, self.elapsed + every_s
-            if node_ids and int(self.elapsed) % 10 == 0:
+        until = self.elapsed + seconds
+        while self.elapsed < until:
+            step = min(every_s, until - self.elapsed)
+            is_time = (self.elapsed + step) // 10 > self.elapsed // 10
+            self.now, self.elapsed = self.now + step, self.elapsed + step
+            if node_ids and is_time:
                 self.report(*node_ids, **said)
             self.look()
             self.tell()
@@ -111,42 +131,51 @@ class RolloutFleet:
     # ---- what the publisher does
 
     def tell(self, *node_ids: str) -> None:
-        """Heads say what the rows say."""
+        """Heads say what the rows say; those that do already stay."""
+        table, nodes, wanted = schema.heads, schema.nodes, node_ids or self.ids
+        with self.database.read() as transaction:
+            chosen = select(nodes.c.node_id, nodes.c.generation).where(nodes.c.node_id.in_(wanted))
+            generations = {row.node_id: row.generation for row in transaction.rows(chosen)}
+            columns = (table.c.node_id, table.c.generation, table.c.listing, table.c.candidates)
+            out = set(map(tuple, transaction.rows(select(*columns).where(table.c.node_id.in_(wanted)))))
+            said = self._read(transaction, wanted)
+        rows = [
+            {"node_id": node_id, "generation": generations[node_id], "listing": _text(one), "candidates": _text(coming)}
+            for node_id, (one, coming) in said.items()
+        ]
+        new = [row for row in rows if tuple(row.values()) not in out]
+        if not new:
+            return
+        rest = {"authority_epoch": 1, "refresh_after": 0, "expires_at": 0}
         with self.database.change(actor="coordinator", now=self.now) as transaction:
-            for node_id in node_ids or self.ids:
-                table, nodes = schema.heads, schema.nodes
-                generation = transaction.number(select(nodes.c.generation).where(nodes.c.node_id == node_id))
-                listing, coming = self._listing(node_id), self._coming(node_id)
-                transaction.run(delete(table).where(table.c.node_id == node_id))
-                row = {
-                    "node_id": node_id,
-                    "authority_epoch": 1,
-                    "generation": generation,
-                    "snapshot_id": f"h-{node_id}",
-                }
-                said = {"listing": _text(listing), "candidates": _text(coming)}
-                transaction.run(insert(table).values(**row, **said, refresh_after=0, expires_at=0))
+            transaction.run(delete(table).where(table.c.node_id.in_([row["node_id"] for row in new])))
+            transaction.run(insert(table), [{**row, **rest, "snapshot_id": f"h-{row['node_id']}"} for row in new])
             transaction.audit("test", "heads")
 
-    def _applied(self, node_id: str) -> list[int]:
-        """The changes of which it has what they changed."""
-        with self.database.read() as transaction:
-            every = [record.change_id for record in records.list_changes(transaction)]
-            held = records.holding(transaction, [node_id]).get(node_id, [])
-        return [
-            change_id
-            for change_id in every
-            if change_id not in {row.change_id for row in held if row.step is not Step.RELEASED}
-        ]
+    def listed(self, node_id: str) -> Entries:
+        """What its head is to list."""
+        return self._said(node_id)[node_id][0]
 
-    def _listing(self, node_id: str) -> dict[str, object]:
-        return {SCOPE: _entry(self._applied(node_id))}
+    def coming(self, node_id: str) -> Entries:
+        """What it is to announce."""
+        return self._said(node_id)[node_id][1]
 
-    def _coming(self, node_id: str) -> dict[str, object]:
+    def _said(self, *node_ids: str) -> dict[str, tuple[Entries, Entries]]:
         with self.database.read() as transaction:
-            held = records.holding(transaction, [node_id]).get(node_id, [])
-        offered = [row.change_id for row in held if row.step is Step.OFFERED]
-        return {SCOPE: _entry([*self._applied(node_id), *offered])} if offered else {}
+            return self._read(transaction, node_ids)
+
+    def _read(self, transaction: Transaction, node_ids: Sequence[str]) -> dict[str, tuple[Entries, Entries]]:
+        """Of each what is listed, of the changes of which it has what they changed, and what is coming."""
+        every = [record.change_id for record in records.list_changes(transaction)]
+        held = records.holding(transaction, node_ids)
+        found = {}
+        for node_id in node_ids:
+            steps = {row.change_id: row.step for row in held.get(node_id, ())}
+            applied = [change_id for change_id in every if steps.get(change_id, Step.RELEASED) is Step.RELEASED]
+            offered = [change_id for change_id, step in steps.items() if step is Step.OFFERED]
+            coming = {SCOPE: _entry([*applied, *offered])} if offered else {}
+            found[node_id] = {SCOPE: _entry(applied)}, coming
+        return found
 
     # ---- what nodes do
 
@@ -154,17 +183,32 @@ class RolloutFleet:
         self, *node_ids: str, vote: str = "", reason: str = "validator", runs: str | None = None, **other: object
     ) -> VoteCount:
         """What each has of its head, or `runs`; with its vote on what comes, where one is given."""
-        batch = [self.heartbeat(node_id, vote=vote, reason=reason, runs=runs, **other) for node_id in node_ids]
+        said = self._said(*node_ids)
+        batch = [
+            self._heartbeat(node_id, *said[node_id], vote=vote, reason=reason, runs=runs, **other)
+            for node_id in node_ids
+        ]
         counted: list[VoteCount] = []
         heartbeats.record(self.database, batch, now=self.now, count=counted.append)
         for counts in counted:
             self.engine.take_note(counts)
         return counted[0]
 
-    def heartbeat(
-        self, node_id: str, *, vote: str = "", reason: str = "validator", runs: str | None = None, **other: object
+    def heartbeat(self, node_id: str, **said: object) -> ReceivedHeartbeat:
+        return self._heartbeat(node_id, *self._said(node_id)[node_id], **said)
+
+    def _heartbeat(
+        self,
+        node_id: str,
+        listing: Entries,
+        candidates: Entries,
+        *,
+        vote: str = "",
+        reason: str = "validator",
+        runs: str | None = None,
+        **other: object,
     ) -> ReceivedHeartbeat:
-        listed, coming = self._listing(node_id)[SCOPE], self._coming(node_id).get(SCOPE)
+        listed, coming = listing[SCOPE], candidates.get(SCOPE)
         mark = {**reports.mark(1 if runs else listed["config_version"]), "content_hash": runs or listed["content_hash"]}
         scope = {**reports.scope(mark), **other.pop("scope", {})}
         votes = []

@@ -88,9 +88,9 @@ def test_zero_is_told_too(cluster: Database) -> None:
 
 
 @pytest.fixture
-def asked(cluster: Database) -> RolloutFleet:
+def asked(database: Database) -> RolloutFleet:
     """Four nodes that are asked."""
-    fleet = RolloutFleet.of(cluster, 4)
+    fleet = RolloutFleet.of(database, 4)
     fleet.change(9)
     fleet.look()
     fleet.tell()
@@ -122,16 +122,16 @@ def test_what_a_node_takes_back_by_itself(asked: RolloutFleet) -> None:
     asked.look()
     asked.tell()
     (canary,) = {node_id for node_id, row in asked.rows().items() if row.step is Step.RELEASED}
-    content = asked._listing(canary)[SCOPE]["content_hash"]
+    content = asked.listed(canary)[SCOPE]["content_hash"]
     back = {"config_version": 4, "content_hash": content, "check": "web", "detail": "503", "at": "2027-01-15T08:00:00Z"}
     asked.report(canary, scope={"reverted": back}, runs="sha256:" + "0" * 64)
     asked.report(canary, scope={"reverted": back}, runs="sha256:" + "0" * 64)
     assert counted(asked)["reverts_total", "node"] == 1
 
 
-def test_a_change_that_the_coordinator_takes_back(cluster: Database) -> None:
+def test_a_change_that_the_coordinator_takes_back(database: Database) -> None:
     policy = "{kind: RolloutPolicy, id: standard, spec: {rings: [{nodes: 1}, {percent: 100}], on_failure: revert}}"
-    fleet = RolloutFleet.of(cluster, 3, policy)
+    fleet = RolloutFleet.of(database, 3, policy)
     fleet.change(9)
     fleet.look()
     fleet.tell()
@@ -139,7 +139,7 @@ def test_a_change_that_the_coordinator_takes_back(cluster: Database) -> None:
     fleet.look()
     fleet.tell()
     (canary,) = fleet.at(Step.RELEASED)
-    rejected = reports.rejected(fleet._listing(canary)[SCOPE]["config_version"], "validator")
+    rejected = reports.rejected(fleet.listed(canary)[SCOPE]["config_version"], "validator")
     fleet.report(canary, scope={"last_rejected": rejected}, runs="sha256:" + "0" * 64)
     fleet.look()
     assert fleet.record().state is ChangeState.REVERTING

@@ -22,8 +22,8 @@ spec: {rings: [{nodes: 1}, {percent: 100}], bake_s: 2, success_percent: 70}
 
 
 @pytest.fixture
-def fleet(cluster: Database) -> RolloutFleet:
-    return RolloutFleet.of(cluster, 4, POLICY)
+def fleet(database: Database) -> RolloutFleet:
+    return RolloutFleet.of(database, 4, POLICY)
 
 
 def shown(fleet: RolloutFleet, change_id: int = 1) -> ChangeDetail:

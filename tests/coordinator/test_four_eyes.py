@@ -32,12 +32,15 @@ def policy(id_: str = "strict", approvals: int = 1, priority: int = 0, more: str
     return POLICY.format(id=id_, approvals=approvals, priority=priority, more=more)
 
 
-@pytest.fixture
-def fleet(cluster: Database) -> RolloutFleet:
-    """Two members of tier t0, which need an approval, and two of t1, which need none."""
+def add_people(database: Database) -> None:
     for name, role in (("ann", OperatorRole.AUTHOR), ("bob", OperatorRole.APPROVER), ("adam", OperatorRole.ADMIN)):
-        operators.add(cluster, name, make_identity(name, NOW).der, role=role, actor="uid:0", now=NOW)
-    return RolloutFleet.of(cluster, 4, policy(), tiers=2)
+        operators.add(database, name, make_identity(name, NOW).der, role=role, actor="uid:0", now=NOW)
+
+
+@pytest.fixture
+def fleet(database: Database) -> RolloutFleet:
+    """Two members of tier t0, which need an approval, and two of t1, which need none."""
+    return RolloutFleet.of(database, 4, policy(), tiers=2, people=add_people)
 
 
 def approve(fleet: RolloutFleet, change_id: int = 1) -> None:
@@ -175,7 +178,7 @@ def test_what_is_taken_back_by_hand_needs_them_too(fleet: RolloutFleet) -> None:
 def test_the_coordinator_takes_back_without_waiting_for_anybody(fleet: RolloutFleet) -> None:
     """What failed is put back at once: nobody sleeps through a damage that a policy was to end."""
     canary = canary_of(fleet)
-    listed = fleet._listing(canary)[SCOPE]
+    listed = fleet.listed(canary)[SCOPE]
     rejection = reports.rejected(listed["config_version"], "validator")
     fleet.report(canary, scope={"last_rejected": rejection}, runs="sha256:" + "0" * 64)
     fleet.look()

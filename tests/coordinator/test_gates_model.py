@@ -12,8 +12,10 @@ whatever is applied, halted, resumed, taken back, refused, trimmed, or joins:
 
 import shutil
 import tempfile
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
+from typing import NamedTuple
 
 from hypothesis import HealthCheck
 from hypothesis import strategies as st
@@ -82,21 +84,45 @@ def founded() -> tuple[Path, Bundles]:
     return place, press.bundles
 
 
+class Texts:
+    """What documents say. Each is read once: what was read stays as it is until something is trimmed."""
+
+    def __init__(self, press: Press) -> None:
+        self._press = press
+        self._read: dict[tuple[str, str], str] = {}
+
+    def of(self, node_id: str, entry: HeadEntry) -> str:
+        key = node_id, entry.snapshot_id
+        if key not in self._read:
+            found = documents.document(self._press.database, *key)
+            self._read[key] = b"\n".join(found.section_bytes).decode(errors="replace")
+        return self._read[key]
+
+    def forget(self) -> None:
+        self._read.clear()
+
+
+@dataclass
 class Judge(GuardedNode):
     """Refuses what says one of these words."""
+
+    texts: Texts | None = None
 
     def takes(self, scope: str, entry: HeadEntry) -> bool:
         if self.active.get(scope) == entry:
             return True
-        is_good = not any(word in told(self.press, self.node_id, entry) for word in self.refuses)
+        is_good = not any(word in self.texts.of(self.node_id, entry) for word in self.refuses)
         if not is_good:
             self.refused.add(entry.content_hash)
         return is_good
 
 
-def told(press: Press, node_id: str, entry: HeadEntry) -> str:
-    found = documents.document(press.database, node_id, entry.snapshot_id)
-    return b"\n".join(found.section_bytes).decode(errors="replace")
+class Heads(NamedTuple):
+    """Of each node: documents that are listed, those that are coming, and the changes that it waits for."""
+
+    listed: dict[str, dict[str, HeadEntry]]
+    coming: dict[str, dict[str, HeadEntry]]
+    waits: dict[str, set[int]]
 
 
 class GuardedHeads(RuleBasedStateMachine):
@@ -108,7 +134,8 @@ class GuardedHeads(RuleBasedStateMachine):
             shutil.copy(part, self.folder / part.name)
         self.database = Database(f"sqlite:///{self.folder}/state.db")
         press = Press(self.database, bundles=bundles)
-        self.fleet = GuardedFleet(press, {node_id: Judge(press, node_id) for node_id in NODES})
+        self.texts = Texts(press)
+        self.fleet = GuardedFleet(press, {node_id: Judge(press, node_id, texts=self.texts) for node_id in NODES})
         self.press = press
         self.marks: dict[int, str] = {}  # by change, the word that it brings
         self.insisted: set[str] = set()  # contents that were refused before a person went on
@@ -176,7 +203,7 @@ class GuardedHeads(RuleBasedStateMachine):
     def join(self) -> None:
         candidates.admit(self.database, LATE)
         self.press.publish()
-        self.fleet.nodes[LATE] = Judge(self.press, LATE)
+        self.fleet.nodes[LATE] = Judge(self.press, LATE, texts=self.texts)
 
     # ---- what time does
 
@@ -190,6 +217,7 @@ class GuardedHeads(RuleBasedStateMachine):
         self.press.now, self.fleet.elapsed = self.press.now + days * DAY, self.fleet.elapsed + days * DAY
         self.press.publish()
         retention.trim(self.database, now=self.press.now, settings=self.press.settings)
+        self.texts.forget()
         self.fleet.hear()
 
     @rule()
@@ -201,26 +229,29 @@ class GuardedHeads(RuleBasedStateMachine):
 
     @invariant()
     def nobody_has_what_it_waits_for(self) -> None:
-        for node_id in self.fleet.nodes:
-            said = "\n".join(told(self.press, node_id, entry) for entry in self.entries(node_id).values())
-            for change_id in self.waits(node_id):
+        heads = self.read_heads()
+        for node_id, entries in heads.listed.items():
+            said = "\n".join(self.texts.of(node_id, entry) for entry in entries.values())
+            for change_id in heads.waits[node_id]:
                 word = self.marks.get(change_id, "nothing new")
                 assert word not in said, f"{node_id} has {word} of c-{change_id} already"
 
     @invariant()
     def nothing_refused_is_listed(self) -> None:
-        for node_id, node in self.fleet.nodes.items():
-            listed = {entry.content_hash for entry in self.entries(node_id).values()}
+        for node_id, entries in self.read_heads().listed.items():
+            node = self.fleet.nodes[node_id]
+            listed = {entry.content_hash for entry in entries.values()}
             had = {entry.content_hash for entry in node.active.values()}
             assert not (listed & node.refused) - self.insisted - had, f"{node_id} is given what it has refused"
 
     @invariant()
     def what_comes_lies_above_what_is_there_and_can_be_read(self) -> None:
-        for node_id in self.fleet.nodes:
-            listed = self.press.listing(node_id)
-            for scope, entry in self.press.candidates(node_id).items():
-                assert scope not in listed or entry.pair > listed[scope].pair
-                assert told(self.press, node_id, entry)
+        heads = self.read_heads()
+        for node_id, coming in heads.coming.items():
+            for scope, entry in coming.items():
+                listed = heads.listed[node_id].get(scope)
+                assert listed is None or entry.pair > listed.pair
+                assert self.texts.of(node_id, entry)
 
     @invariant()
     def what_is_remembered_is_what_is_out(self) -> None:
@@ -242,21 +273,30 @@ class GuardedHeads(RuleBasedStateMachine):
         assert not stands, f"{stands} {self.fleet.engine.health.waits}"
         self.press.publish()
         self.fleet.hear()
+        heads = self.read_heads()
         for node_id, node in self.fleet.nodes.items():
-            said = "\n".join(told(self.press, node_id, entry) for entry in self.entries(node_id).values())
+            said = "\n".join(self.texts.of(node_id, entry) for entry in heads.listed[node_id].values())
             assert "last" in said and not any(word in said for word in self.marks.values())
-            assert node.active == self.press.listing(node_id) and self.press.candidates(node_id) == {}
+            assert node.active == self.press.listing(node_id) and heads.coming[node_id] == {}
 
     # ---- what there is
 
-    def entries(self, node_id: str) -> dict[str, HeadEntry]:
-        listed = self.press.listing(node_id)
-        return {scope: entry for scope, entry in listed.items() if scope != documents.TRUST_BUNDLE}
+    def read_heads(self) -> Heads:
+        names = list(self.fleet.nodes)
+        with self.database.read() as transaction:
+            listed, coming = documents.listings(transaction, names), documents.candidates(transaction, names)
+            rows = records.holding(transaction, names)
+        return Heads(
+            {
+                name: {scope: entry for scope, entry in listed.get(name, {}).items() if scope != documents.TRUST_BUNDLE}
+                for name in names
+            },
+            {name: coming.get(name, {}) for name in names},
+            {name: {row.change_id for row in rows.get(name, ()) if row.step is not Step.RELEASED} for name in names},
+        )
 
     def waits(self, node_id: str) -> set[int]:
-        with self.database.read() as transaction:
-            rows = records.holding(transaction, [node_id]).get(node_id, [])
-        return {row.change_id for row in rows if row.step is not Step.RELEASED}
+        return self.read_heads().waits[node_id]
 
     def open_changes(self) -> list[records.ChangeRecord]:
         with self.database.read() as transaction:

@@ -171,10 +171,10 @@ def test_draining_says_nothing_of_health_and_is_shown(cluster: Database) -> None
 # ---- draining, and changes
 
 
-def test_a_change_asks_nobody_who_is_draining(cluster: Database) -> None:
+def test_a_change_asks_nobody_who_is_draining(database: Database) -> None:
     """rules J30: no vote and no ring is its own; it is given the change once that is over."""
-    fleet_ = RolloutFleet.of(cluster, 3)
-    leaving.drain(cluster, "n0", actor="root", now=fleet_.now)
+    fleet_ = RolloutFleet.of(database, 3)
+    leaving.drain(database, "n0", actor="root", now=fleet_.now)
     fleet_.tell()
     started = fleet_.change(9)
     assert list(started.lines())[1] == "c-1: 1 node is draining: not asked, and given it once it is over"
@@ -192,11 +192,11 @@ def test_a_change_asks_nobody_who_is_draining(cluster: Database) -> None:
     assert "n0" in next(event.detail for event in fleet_.timeline() if event.what == "left_out")
 
 
-def test_a_change_to_nobody_but_who_is_draining_is_over_at_once(cluster: Database) -> None:
+def test_a_change_to_nobody_but_who_is_draining_is_over_at_once(database: Database) -> None:
     """rules J30: it is never `preparing` for ever, and says why nobody was asked."""
-    fleet_ = RolloutFleet.of(cluster, 2)
+    fleet_ = RolloutFleet.of(database, 2)
     for node_id in fleet_.ids:
-        leaving.drain(cluster, node_id, actor="root", now=fleet_.now)
+        leaving.drain(database, node_id, actor="root", now=fleet_.now)
     fleet_.tell()
     started = fleet_.change(9)
     assert list(started.lines())[1] == "c-1: all of them are draining: not asked, and given it once it is over"
@@ -206,23 +206,23 @@ def test_a_change_to_nobody_but_who_is_draining_is_over_at_once(cluster: Databas
     assert fleet_.timeline()[0].detail == "2 nodes held back, 2 of them draining"
 
 
-def test_who_begins_to_drain_is_waited_for_no_more(cluster: Database) -> None:
+def test_who_begins_to_drain_is_waited_for_no_more(database: Database) -> None:
     """rules J30: also in the middle of a vote; and who is not draining any more is asked."""
-    fleet_ = RolloutFleet.of(cluster, 2)
+    fleet_ = RolloutFleet.of(database, 2)
     fleet_.change(9)
     fleet_.look()
     fleet_.tell()
     fleet_.report("n1", vote="accepted")
     fleet_.look()
     assert fleet_.at(Step.RELEASED) == set()
-    leaving.drain(cluster, "n0", actor="root", now=fleet_.now)
+    leaving.drain(database, "n0", actor="root", now=fleet_.now)
     fleet_.look()
     fleet_.look()
     assert fleet_.at(Step.RELEASED) == {"n1"}
-    leaving.undrain(cluster, "n0", actor="root", now=fleet_.now)
+    leaving.undrain(database, "n0", actor="root", now=fleet_.now)
     fleet_.tell()
     fleet_.report("n0", vote="accepted")
-    with cluster.read() as transaction:
+    with database.read() as transaction:
         assert records.nodes_of(transaction, 1)[0].votes
 
 

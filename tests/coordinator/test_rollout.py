@@ -23,8 +23,8 @@ AT_ONCE = "{kind: RolloutPolicy, id: standard, spec: {prepare: none, rings: [{pe
 
 
 @pytest.fixture
-def fleet(cluster: Database) -> RolloutFleet:
-    return RolloutFleet.of(cluster, 4, POLICY.format(on_failure="halt"))
+def fleet(database: Database) -> RolloutFleet:
+    return RolloutFleet.of(database, 4, POLICY.format(on_failure="halt"))
 
 
 def ask(fleet: RolloutFleet, **asked: object) -> None:
@@ -174,17 +174,17 @@ def test_a_canary_that_does_not_come_back(fleet: RolloutFleet) -> None:
     assert len(fleet.at(Step.RELEASED, 2)) == 1 and canary not in fleet.at(Step.RELEASED, 2)
 
 
-def test_a_canary_that_is_gone_keeps_nobody_from_the_next_change(cluster: Database) -> None:
+def test_a_canary_that_is_gone_keeps_nobody_from_the_next_change(database: Database) -> None:
     """What takes its change back leads where all have been, and does not wait for it; it gets that when it returns."""
-    fleet = RolloutFleet.of(cluster, 4, POLICY.format(on_failure="revert"))
+    fleet = RolloutFleet.of(database, 4, POLICY.format(on_failure="revert"))
     (canary,) = roll(fleet)
     others = [node_id for node_id in fleet.ids if node_id != canary]
-    tried = fleet._listing(canary)[SCOPE]["content_hash"]
+    tried = fleet.listed(canary)[SCOPE]["content_hash"]
     fleet.wait(120, *others, runs=OLD, every_s=10)
     assert fleet.record(1).state is ChangeState.ROLLING
     fleet.wait(10, *others, runs=OLD, every_s=10)
     assert (fleet.record(1).state, fleet.record(2).state) == (ChangeState.REVERTED, ChangeState.DONE)
-    assert fleet.record(2).reverts == 1 and fleet._listing(canary)[SCOPE]["content_hash"] != tried
+    assert fleet.record(2).reverts == 1 and fleet.listed(canary)[SCOPE]["content_hash"] != tried
     fleet.change(10)
     fleet.look()
     fleet.tell()
@@ -200,7 +200,7 @@ def test_a_canary_that_comes_back_without_it(fleet: RolloutFleet) -> None:
     others = [node_id for node_id in fleet.ids if node_id != canary]
     fleet.report(canary, scope=RAN)
     fleet.wait(10, *others, runs=OLD, every_s=10)
-    tried = fleet._listing(canary)[SCOPE]
+    tried = fleet.listed(canary)[SCOPE]
     back = {"config_version": tried["config_version"], "content_hash": tried["content_hash"], "check": "start"}
     back |= {"detail": "the machine ended 2 times without order", "at": "2027-01-15T08:00:00Z"}
     fleet.report(canary, scope={"reverted": back}, runs=OLD)
@@ -211,8 +211,8 @@ def test_a_canary_that_comes_back_without_it(fleet: RolloutFleet) -> None:
     assert fleet.at(Step.RELEASED) == {canary}
 
 
-def test_a_failure_takes_it_back_where_the_policy_says_so(cluster: Database) -> None:
-    fleet = RolloutFleet.of(cluster, 4, POLICY.format(on_failure="revert"))
+def test_a_failure_takes_it_back_where_the_policy_says_so(database: Database) -> None:
+    fleet = RolloutFleet.of(database, 4, POLICY.format(on_failure="revert"))
     (canary,) = roll(fleet)
     fleet.report(canary, scope={"last_rejected": {**_rejection(fleet, canary)}}, runs="sha256:" + "0" * 64)
     fleet.look()
@@ -231,9 +231,9 @@ def test_a_failure_takes_it_back_where_the_policy_says_so(cluster: Database) -> 
     assert fleet.rows(1) == {} == fleet.rows(2)
 
 
-def test_what_failed_in_the_place_of_what_was_refused_goes_back_behind_both(cluster: Database) -> None:
+def test_what_failed_in_the_place_of_what_was_refused_goes_back_behind_both(database: Database) -> None:
     """Nobody has run what was refused: a state that every node would refuse again is no way back."""
-    fleet = RolloutFleet.of(cluster, 4, POLICY.format(on_failure="revert"))
+    fleet = RolloutFleet.of(database, 4, POLICY.format(on_failure="revert"))
     fleet.change(2)
     fleet.look()
     fleet.tell()
@@ -247,7 +247,7 @@ def test_what_failed_in_the_place_of_what_was_refused_goes_back_behind_both(clus
     fleet.report(canary, scope={"last_rejected": {**_rejection(fleet, canary)}}, runs="sha256:" + "0" * 64)
     fleet.look()
     assert fleet.record(3).reverts == 2 and fleet.record(2).state is ChangeState.REVERTING
-    with cluster.read() as transaction:
+    with database.read() as transaction:
         (web,) = (found for key, found in catalog.load(transaction).resources.items() if key == ("Service", "web"))
         (made,) = records.plan_of(transaction, 3)
     assert web.spec()["settings"] == {"workers": 1} and made.before["settings"] == {"workers": 9}
@@ -264,9 +264,9 @@ def test_what_failed_in_the_place_of_what_was_refused_goes_back_behind_both(clus
     ]
 
 
-def test_what_takes_a_change_back_is_not_taken_back_itself(cluster: Database) -> None:
+def test_what_takes_a_change_back_is_not_taken_back_itself(database: Database) -> None:
     """It would go to and fro for ever: where the way back fails, too, a person looks."""
-    fleet = RolloutFleet.of(cluster, 4, POLICY.format(on_failure="revert"))
+    fleet = RolloutFleet.of(database, 4, POLICY.format(on_failure="revert"))
     (canary,) = roll(fleet)
     wrong = {"runs": "sha256:" + "0" * 64}
     fleet.report(canary, scope={"last_rejected": _rejection(fleet, canary)}, **wrong)
@@ -293,7 +293,7 @@ def test_what_takes_a_change_back_is_not_taken_back_itself(cluster: Database) ->
 def _rejection(fleet: RolloutFleet, node_id: str) -> dict[str, object]:
     from tests.coordinator import reports
 
-    listed = fleet._listing(node_id)["service_assignment/web"]
+    listed = fleet.listed(node_id)["service_assignment/web"]
     return reports.rejected(listed["config_version"], "validator")
 
 

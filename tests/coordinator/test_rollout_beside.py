@@ -40,8 +40,9 @@ class Beside:
         """Heads that are due, and what nodes make of them."""
         self.press.publish()
         for reader in self.readers.values():
-            reader.follow()
-            reader.judge()
+            before = reader.head_id
+            if reader.follow().head_id != before:
+                reader.judge()
 
     def go_on(self, seconds: int = 1) -> None:
         for _ in range(seconds):

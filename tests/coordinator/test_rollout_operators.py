@@ -17,9 +17,9 @@ ANN, BOB = "operator:ann", "operator:bob"
 
 
 @pytest.fixture
-def fleet(cluster: Database) -> RolloutFleet:
+def fleet(database: Database) -> RolloutFleet:
     """Four nodes that are asked about c-1."""
-    fleet = RolloutFleet.of(cluster, 4, POLICY.format(on_failure="halt"))
+    fleet = RolloutFleet.of(database, 4, POLICY.format(on_failure="halt"))
     fleet.change(9)
     fleet.look()
     fleet.tell()

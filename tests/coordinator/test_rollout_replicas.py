@@ -12,7 +12,7 @@ from coordinator.base.settings import CoordinatorSettings
 from coordinator.changes.states import ChangeState, Step
 from coordinator.database.database import Database
 from coordinator.rollout.rollout import Rollouts
-from tests.coordinator.candidates import contents, found
+from tests.coordinator.candidates import contents
 from tests.coordinator.rollouts import RolloutFleet
 from tests.coordinator.test_rollout import POLICY
 
@@ -22,7 +22,6 @@ STEPS = ["preparing", "asked", "accepted", "given", "passed", "given", "passed",
 @pytest.fixture
 def fleet(postgresql_url: str) -> Iterator[RolloutFleet]:
     database = Database(postgresql_url)
-    found(database)
     yield RolloutFleet.of(database, 4, POLICY.format(on_failure="halt"))
     database.close()
 

@@ -17,9 +17,9 @@ OTHER = "sha256:" + "77" * 32
 
 
 @pytest.fixture
-def fleet(cluster: Database) -> RolloutFleet:
+def fleet(database: Database) -> RolloutFleet:
     """Four nodes that are asked; three have said yes, and n3 is waited for."""
-    fleet = RolloutFleet.of(cluster, 4, POLICY.format(on_failure="halt"))
+    fleet = RolloutFleet.of(database, 4, POLICY.format(on_failure="halt"))
     fleet.change(9)
     fleet.look()
     fleet.tell()
@@ -28,7 +28,7 @@ def fleet(cluster: Database) -> RolloutFleet:
 
 
 def coming(fleet: RolloutFleet, node_id: str) -> Mapping[str, object]:
-    return fleet._coming(node_id)[SCOPE]
+    return fleet.coming(node_id)[SCOPE]
 
 
 def named(entry: Mapping[str, object], **other: object) -> dict[str, object]:
