@@ -2,6 +2,7 @@
 
 import time
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 
 from cryptography.hazmat.primitives.serialization import load_der_public_key
@@ -16,11 +17,52 @@ from coordinator.setup import configuration
 from coordinator.setup.configuration import Configuration
 from coordinator.trust import trust_import
 from snapshot.bundle import CONFIG
-from tests.coordinator import migrated
+from tests.coordinator import copies, migrated
 from tests.coordinator.bundles import Bundles
 from wire.certificate import KeyPair, issue_server, make_authority
 
 CLUSTER = "prod"
+
+
+@dataclass(eq=False)
+class _Foundation:
+    """Keys, certificates and a first bundle: those of several coordinators, one after the other."""
+
+    now: float
+
+    def __post_init__(self) -> None:
+        made = Bundles(self.now)
+        self._keys = made.roots, made.config
+        self.bundle = made.next()
+        self.authority = make_authority("test authority", self.now)
+        self.certificate = issue_server(self.authority, ["localhost", "127.0.0.1"], self.now)
+        self.token = SigningKey.generate()
+
+    def bundles(self, now: float) -> Bundles:
+        """For the bundles after the first one."""
+        roots, config = self._keys
+        return Bundles(now, roots, config, version=1, first=self.bundle)
+
+    def fill(self, coordinator_id: str, database: Database) -> None:
+        public = tokens.spki(load_der_public_key(self.token.public_key))
+        fingerprint = signer.content_hash(self.certificate.der)
+        founding = Founding(CLUSTER, coordinator_id, "https://localhost:7443", fingerprint, public)
+        cluster_state.initialise(database, founding, actor="root", now=self.now)
+        trust_import.add_trust_bundle(database, self.bundle, actor="root", now=self.now)
+
+
+TURNS, KEPT_S = 3, 1_800
+_FOUNDATIONS: list[_Foundation] = []
+
+
+def _take_turn(now: float) -> _Foundation:
+    """Another one each time, so that clusters beside each other have other keys; not much older than `now`."""
+    young = [each for each in _FOUNDATIONS if 0 <= now - each.now < KEPT_S]
+    found = young[0] if len(young) == TURNS else _Foundation(now)
+    if found in young:
+        _FOUNDATIONS.remove(found)
+    _FOUNDATIONS.append(found)
+    return found
 
 
 @dataclass
@@ -39,21 +81,16 @@ class Founded:
     tables: str = ""  # further ones of coordinator.toml
 
     def __post_init__(self) -> None:
-        self.bundles = Bundles(self.now)
+        known = _take_turn(self.now)
+        self.bundles = known.bundles(self.now)
         self.config = self.bundles.config
-        ca = make_authority("test authority", self.now)
-        self.certificate = issue_server(ca, ["localhost", "127.0.0.1"], self.now)
-        (self.folder / "ca.pem").write_bytes(ca.certificate_pem)
+        self.certificate = known.certificate
+        (self.folder / "ca.pem").write_bytes(known.authority.certificate_pem)
         _write(self.folder, "server", self.certificate)
         keystore.keep(self.folder / "keys", CONFIG, self.config)
-        token_key = SigningKey.generate()
-        signing_key.write_file(self.folder / "token.pem", token_key)
+        signing_key.write_file(self.folder / "token.pem", known.token)
         database = self._database()
-        public = load_der_public_key(token_key.public_key)
-        fingerprint = signer.content_hash(self.certificate.der)
-        founding = Founding(CLUSTER, self.coordinator_id, "https://localhost:7443", fingerprint, tokens.spki(public))
-        cluster_state.initialise(database, founding, actor="root", now=self.now)
-        trust_import.add_trust_bundle(database, self.bundles.next(), actor="root", now=self.now)
+        copies.made(database, (known, self.coordinator_id), partial(known.fill, self.coordinator_id))
         database.close()
 
     def _database(self) -> Database:

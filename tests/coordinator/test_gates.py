@@ -41,7 +41,7 @@ def workers(press: Press, node_id: str = "node-a") -> int:
     return int(found)
 
 
-def pass_by(press: Press, seconds: float, step_s: float = HOUR) -> None:
+def pass_by(press: Press, seconds: float, step_s: float = 6 * HOUR) -> None:
     """Publishing whatever is due, in steps that are longer than a head's refresh: nobody asks in between."""
     until = press.now + seconds
     while press.now < until:
@@ -74,7 +74,7 @@ def test_what_it_has_is_renewed_for_as_long_as_that_takes(press: Press) -> None:
     press.move(1, Step.HELD)
     reader = press.reader().follow()
     for _ in range(14):
-        pass_by(press, DAY, 6 * HOUR)
+        pass_by(press, DAY)
         reader.follow()
         ends = [held.envelope.expires_at for scope, held in reader.holder.active.items() if scope != "head"]
         assert min(ends) > press.now + DAY
