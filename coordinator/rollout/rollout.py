@@ -11,7 +11,7 @@ them would cost the square of the fleet. So what they say is looked at for a ten
 word at once.
 
 Looking is reading alone. Only where there is something to do is a transaction begun for it, in which all is read and
-decided once more: what a node has said in between counts.
+decided once more: what a node has said in between counts. Of a change that has just begun that is known without a look.
 
 Where the database is away nothing goes on, and nothing is lost; what was not heard meanwhile is no silence.
 """
@@ -74,7 +74,7 @@ class RolloutHealth:
 @dataclass(frozen=True)
 class _Look:
     """One change at one look. `news`: what is not in its timeline yet; `waits_for`: the last change before it that is
-    open; `reverting`: of one that goes back, the change that does it.
+    open; `reverting`: of one that goes back, the change that does it. `is_unseen`: its nodes were not looked at yet.
     """
 
     record: ChangeRecord
@@ -83,9 +83,12 @@ class _Look:
     waits_for: int | None = None
     news: tuple[Moment, ...] = ()
     reverting: ChangeRecord | None = None
+    is_unseen: bool = False
 
     @property
     def is_to_do(self) -> bool:
+        if self.is_unseen:
+            return True
         is_decided = bool(self.decided.moves) or self.decided.state is not None
         return is_decided or bool(self.news) or self.waits_for != self.record.waits_for or self.is_to_go_back
 
@@ -127,6 +130,7 @@ class Rollouts:
         self._facts = RolloutFacts(settings, self._watch, elapsed)
         self._noted: set[tuple[int, str, str]] = set()
         self._foreign: set[str] = set()
+        self._tried: set[int] = set()  # changes that are open, and were gone on with
         self._woken, self._told = trio.Event(), trio.Event()
         self._due_at = math.inf  # of trio's clock
         self.health = RolloutHealth()
@@ -175,22 +179,38 @@ class Rollouts:
             seen = await in_planner(self._read)
             self._watch.end()
             self._due_at = trio.current_time() + min((look.decided.due_s for look in seen), default=math.inf)
-            acted = [change for change in seen if change.is_to_do and await self._act(change)]
-            if not acted:
+            acts = [(look, await self._act(look)) for look in seen if look.is_to_do]
+            acted = [act for _, act in acts if act is not None]
+            if acted:
+                self._wake_publisher()
+            elif not any(look.is_unseen for look, _ in acts):
                 return
-            self._wake_publisher()
-            if len(seen) == 1 and acted[0].is_up_to_nodes:
+            if len(seen) == len(acted) == 1 and acted[0].is_up_to_nodes:
                 return
 
     def _read(self) -> list[_Look]:
         with self._database.read() as transaction:
             changes = records.open_changes(transaction)
             open_ids = {record.change_id for record in changes}
-            seen = [self._look_at(transaction, record, changes) for record in changes]
+            seen = [
+                _Look(record, is_unseen=True)
+                if self._is_unseen(record)
+                else self._look_at(transaction, record, changes)
+                for record in changes
+            ]
         self.health.waits = {look.record.name: tuple(look.decided.waits.values()) for look in seen}
         self._facts.forget({node.node_id for look in seen for node in look.nodes})
         self._noted = {line for line in self._noted if line[0] in open_ids}
+        self._tried &= open_ids
         return seen
+
+    def _is_unseen(self, record: ChangeRecord) -> bool:
+        """It has just begun, and there is surely something to do: what that is is decided where it is done, so that all
+        its nodes are read once before they are given anything, and not twice. Once: if it was nothing, it is looked at
+        like any other.
+        """
+        is_new = record.revision == 1 and record.state is ChangeState.PREPARING and not record.follows
+        return is_new and record.change_id not in self._tried
 
     def _look_at(self, transaction: Transaction, record: ChangeRecord, changes: Sequence[ChangeRecord]) -> _Look:
         nodes = records.nodes_of(transaction, record.change_id)
@@ -216,20 +236,20 @@ class Rollouts:
 
     # ---- acts
 
-    async def _act(self, look: _Look) -> bool:
-        """Whether it has gone on."""
+    async def _act(self, look: _Look) -> _Look | None:
+        """By what it has gone on; None where it has not."""
+        self._tried.add(look.record.change_id)
         try:
             if look.is_to_go_back:
                 await in_database(self._go_back, look)
-            else:
-                await in_database(self._go_on, look.record.change_id)
+                return look
+            return await in_database(self._go_on, look.record.change_id)
         except Refused as refused:
             if refused.code not in (Code.CONFLICT, Code.MOVED):  # what was under way goes on elsewhere
                 log.error("a change does not go on", change=look.record.name, reason=str(refused))  # noqa: TRY400 - no trace needed
-            return False  # somebody else was faster: the next look sees what has come of it
-        return True
+            return None  # somebody else was faster: the next look sees what has come of it
 
-    def _go_on(self, change_id: int) -> None:
+    def _go_on(self, change_id: int) -> _Look:
         """Read and decided once more, where nobody else decides."""
         with self._database.change(actor=ACTOR, now=self._now()) as transaction:
             changes = records.open_changes(transaction)
@@ -237,12 +257,15 @@ class Rollouts:
             if record is None:
                 raise Refused(Code.CONFLICT, f"{change_name(change_id)} is over")
             look = self._look_at(transaction, record, changes)
+            if not look.is_to_do:
+                raise Refused(Code.CONFLICT, f"{change_name(change_id)} has nothing to do any more")
             records.note_all(transaction, change_id, look.news)
             if look.decided.moves or look.decided.state is not None:
                 steps.carry_out(transaction, look.record, look.nodes, look.decided)
-                return
+                return look
             records.save(transaction, replace(look.record, waits_for=look.waits_for))
             transaction.audit("change.news", look.record.name, None, [list(moment[:2]) for moment in look.news])
+            return look
 
     def _go_back(self, look: _Look) -> None:
         """What failed is taken back: by a change of its own, of which the first look after a kill finds none or one."""

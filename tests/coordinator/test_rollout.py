@@ -75,8 +75,8 @@ def test_what_is_given_to_nodes_is_not_looked_at_again_before_they_say_something
 ) -> None:
     """A look reads all nodes of the change: it would hold up the publisher, which makes their heads then."""
     fleet, looks = RolloutFleet.of(cluster, 3, AT_ONCE), list[int]()
-    read = Rollouts._read
-    monkeypatch.setattr(Rollouts, "_read", lambda engine: looks.append(fleet.woken) or read(engine))
+    look_at = Rollouts._look_at
+    monkeypatch.setattr(Rollouts, "_look_at", lambda engine, *of: looks.append(fleet.woken) or look_at(engine, *of))
     fleet.change(9)
     fleet.look()
     assert (fleet.at(Step.RELEASED), looks, fleet.woken) == (set(fleet.ids), [0], 1)
@@ -84,6 +84,18 @@ def test_what_is_given_to_nodes_is_not_looked_at_again_before_they_say_something
     fleet.report(*fleet.ids)
     fleet.look()
     assert fleet.record().state is ChangeState.DONE
+
+
+def test_a_change_that_has_just_begun_and_cannot_go_on_says_why(cluster: Database) -> None:
+    fleet = RolloutFleet.of(cluster, 3, AT_ONCE.replace("none", "ring"))
+    fleet.now, fleet.elapsed = fleet.now + 1_000, fleet.elapsed + 1_000
+    fleet.change(9)
+    engine = fleet.new_engine()
+    fleet.look(engine)
+    assert (fleet.record().revision, engine.health.waits) == (1, {fleet.record().name: ("no node is reachable",)})
+    fleet.report(*fleet.ids)
+    fleet.look(engine)
+    assert fleet.at(Step.OFFERED) == set(fleet.ids)
 
 
 def test_a_refusal_halts_with_nobody_changed(fleet: RolloutFleet) -> None:
