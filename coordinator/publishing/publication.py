@@ -38,8 +38,9 @@ Rejected:
 - Versions by wall clock: two coordinators' clocks differ, and a restored database would begin in the past.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 
 from coordinator.changes.records import ChangeNode
 from coordinator.database.documents import (
@@ -145,11 +146,16 @@ class _Case:
 def draft(issue: Issue, situation: Situation, told: NodeContents, shared: SharedDocuments) -> Draft:
     """Unpublishable where not even a head can be signed."""
     standing = _standing(issue, situation, told)
-    if standing is not None:
+    if standing is not None and _is_renewal(issue, situation, told, standing):
         return _renew_as_is(issue, situation, told, standing, shared)
     case = _Case(issue, situation, told, _holder(issue, situation, told.subject), shared, dict(situation.last))
-    for scope in _in_order(told.scopes):
-        _settle(case, scope, is_changed=told.scopes[scope])
+    for scope, name in _in_order(tuple(told.scopes)):
+        if standing is not None and _is_left(case, name, is_changed=told.scopes[scope]):
+            case.listing[name] = situation.held.listing[name]
+        else:
+            _settle(case, scope, name, is_changed=told.scopes[scope])
+    if standing is not None:
+        case.refresh["what is left"] = standing.due_at
     case.listing[TRUST_BUNDLE] = issue.bundle_entry
     for offered in told.offers:
         _offer(case, offered)
@@ -169,7 +175,7 @@ def draft(issue: Issue, situation: Situation, told: NodeContents, shared: Shared
         rows=told.rows,
     )
     new = tuple(KnownDocument(made.entry, made.envelope, made.manifest_bytes) for made in case.new)
-    return Draft(publication, case.failed, _known_head(case, publication, _standing_of(case, said)), new)
+    return Draft(publication, case.failed, _known_head(case, publication, _next_standing(case, said, standing)), new)
 
 
 def _renew_as_is(
@@ -200,28 +206,39 @@ def _refresh_after(issue: Issue, head: signer.SignedDocument, due_at: int | None
 
 
 def _standing(issue: Issue, situation: Situation, told: NodeContents) -> Standing | None:
-    """By which its next head lists what the one before it does; None where that has to be looked at."""
+    """What the head that is out was made from, where what it lists stands but for what changes."""
     standing = situation.standing
+    if standing is None or not situation.held.is_whole or not standing.stands(issue, told.subject):
+        return None
+    return standing
+
+
+def _is_renewal(issue: Issue, situation: Situation, told: NodeContents, standing: Standing) -> bool:
+    """Whether the next head says what the one before it does, but for its dates and numbers."""
     is_bare = not (situation.recoveries or situation.refusing or situation.candidates.listing or told.offers)
-    if standing is None or not (is_bare and situation.held.is_whole):
-        return None
-    return standing if standing.is_so_still(issue, told.subject, told.scopes, told.marks) else None
+    return is_bare and standing.is_all(issue, told.scopes, told.marks)
 
 
-def _standing_of(case: _Case, said: bytes) -> Standing | None:
-    """None where something else decides what is listed, or could not be had."""
-    told, situation, issue = case.told, case.situation, case.issue
-    if case.failed or case.candidates or told.offers or situation.recoveries or situation.refusing:
+def _is_left(case: _Case, name: str, *, is_changed: bool) -> bool:
+    """Whether a scope of what stands is listed as it was, without a look at its document."""
+    situation = case.situation
+    is_settled = not is_changed and name not in situation.recoveries and name not in situation.refusing
+    return is_settled and name in situation.held.listing
+
+
+def _next_standing(case: _Case, said: bytes, before: Standing | None) -> Standing | None:
+    """None where something could not be had. `before`: by which the rest was left as it is."""
+    if case.failed:
         return None
-    signers = frozenset(signers_of(held.envelope) for held in case.listed.values())
+    signers = frozenset([signers_of(held.envelope) for held in case.listed.values()])
     return Standing(
-        told.subject,
-        tuple(told.scopes),
-        told.marks,
-        issue.bundle_entry,
-        issue.authority_epoch,
-        one_of_equal(signers),
-        min(case.refresh.values(), default=issue.expires_at(issue.settings.head_lifetime_s)),
+        case.told.subject,
+        tuple(case.told.scopes),
+        case.told.marks,
+        case.issue.bundle_entry,
+        case.issue.authority_epoch,
+        one_of_equal(signers if before is None else signers | before.signers),
+        min(case.refresh.values(), default=case.issue.expires_at(case.issue.settings.head_lifetime_s)),
         said,
     )
 
@@ -243,13 +260,16 @@ def _greatest_numbers(last: Mapping[str, Pair], entries: Mapping[str, HeadEntry]
     return {**last, **new} if new else last
 
 
-def _in_order(scopes: Iterable[Scope]) -> list[Scope]:
-    return sorted(scopes, key=lambda scope: (scope.type not in _FIRST, scope))
+@lru_cache(maxsize=256)
+def _in_order(scopes: tuple[Scope, ...]) -> tuple[tuple[Scope, str], ...]:
+    """With their names. Thousands of nodes may hold the same ones."""
+    ordered = sorted(scopes, key=lambda scope: (scope.type not in _FIRST, scope))
+    return tuple((scope, scope.name) for scope in ordered)
 
 
-def _settle(case: _Case, scope: Scope, *, is_changed: bool) -> None:
+def _settle(case: _Case, scope: Scope, name: str, *, is_changed: bool) -> None:
     """What the head lists for one scope: what is published, or a new version."""
-    situation, name = case.situation, scope.name
+    situation = case.situation
     held = situation.held.get(name)
     is_settled = not is_changed and name not in situation.recoveries and name not in situation.refusing
     try:
@@ -368,17 +388,17 @@ def _offer(case: _Case, offered: Offered) -> None:
     """Candidates of all scopes that the change gives another content; reviewed for the node as it is with that."""
     about = offered.subject
     holder = replace(case.holder, roles=frozenset(about.roles), organization_ids=frozenset(about.organizations))
-    for scope in _in_order(offered.scopes):
+    for scope, name in _in_order(offered.scopes):
         try:
             with signing():
                 _announce(case, offered, offered.compile_(scope), holder)
         except Unpublishable as fault:
-            case.failed[f"{scope.name} as a candidate"] = fault
+            case.failed[f"{name} as a candidate"] = fault
 
 
 def _announce(case: _Case, offered: Offered, content: ScopeContent, holder: VerifierState) -> None:
     name = content.scope.name
-    listed, coming = case.listed.get(name), case.situation.candidates.get(name)
+    listed, coming = _listed_document(case, name), case.situation.candidates.get(name)
     if listed is not None:
         if listed.content_hash == content.content_hash:
             return
@@ -396,6 +416,12 @@ def _announce(case: _Case, offered: Offered, content: ScopeContent, holder: Veri
     if coming is not case.situation.candidates.get(name):
         case.new.append(coming)
     case.refresh[f"{name} as a candidate"] = case.issue.due_at(coming.envelope, case.situation.node_id)
+
+
+def _listed_document(case: _Case, name: str) -> PublishedDocument | None:
+    """Also of what is listed as it was."""
+    found = case.listed.get(name)
+    return case.situation.held.get(name) if found is None and name in case.listing else found
 
 
 def _bring(case: _Case, scope: str, document: Document) -> None:

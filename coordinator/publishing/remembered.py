@@ -8,9 +8,10 @@ and what was ever published for its node, changes with the head alone (heads.py 
 and nothing else does), so both are remembered under the id of the head that was out, and are good for as long as the
 database says that it still is. Whether a document is kept is asked each time.
 
-A head that this process has made is remembered with what it was made from (`Standing`): where all of that is so still,
-the next one lists the same. Most heads are such renewals. To find that out document by document was a fifth of what one
-costs, and each of them had to be in memory for it.
+A head that this process has made is remembered with what it was made from (`Standing`): as long as that is so still, a
+scope whose content does not change is listed as it was, and nobody looks at its document; where none changes, the next
+head lists the same. Most heads are such renewals. To find that out document by document was a fifth of what one costs,
+and each of them had to be in memory for it.
 
 Losing this costs work, never correctness: it is bounded, and empty after a start.
 """
@@ -39,8 +40,8 @@ Value = TypeVar("Value")
 
 @dataclass(frozen=True)
 class Standing:
-    """`scopes`: what the node may hold. `signers`: of all that is listed. `due_at`: when the first of that is to be
-    renewed. `said`: the digest of what the head says, as it has passed the review (review.py).
+    """`scopes`: what the node may hold. `signers`: of all that is listed, perhaps of more. `due_at`: before the first
+    of that is to be renewed. `said`: the digest of what the head says, as it has passed the review (review.py).
     """
 
     subject: Subject | None
@@ -52,14 +53,17 @@ class Standing:
     due_at: int
     said: bytes
 
-    def is_so_still(
-        self, issue: Issue, subject: Subject | None, scopes: Mapping[Scope, bool], marks: Mapping[str, ChangeMark]
-    ) -> bool:
-        """`scopes`: True for those that have to be compiled again."""
-        is_as_declared = (self.subject, self.scopes, self.marks) == (subject, tuple(scopes), marks)
-        is_as_signed = (self.bundle, self.authority_epoch) == (issue.bundle_entry, issue.authority_epoch)
-        is_due = issue.now >= self.due_at or True in scopes.values()
-        return is_as_declared and is_as_signed and not is_due and all(map(issue.vouches_for, self.signers))
+    def stands(self, issue: Issue, subject: Subject | None) -> bool:
+        """Whether a scope stays as it is listed, where its content does: it is not due, who signed it may still, and it
+        is for a node of these roles and organizations.
+        """
+        is_as_signed = self.authority_epoch == issue.authority_epoch and self.subject == subject
+        return is_as_signed and issue.now < self.due_at and all(map(issue.vouches_for, self.signers))
+
+    def is_all(self, issue: Issue, scopes: Mapping[Scope, bool], marks: Mapping[str, ChangeMark]) -> bool:
+        """Whether the next head lists the same then. `scopes`: True for those that have to be compiled again."""
+        is_as_declared = (self.scopes, self.marks) == (tuple(scopes), marks) and True not in scopes.values()
+        return is_as_declared and self.bundle == issue.bundle_entry
 
 
 @lru_cache(maxsize=256)
