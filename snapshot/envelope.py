@@ -1,6 +1,7 @@
 """The envelope of format.md 4: closed, canonical, and every member in form, or no envelope at all."""
 
 from collections.abc import Callable, Mapping
+from functools import lru_cache
 
 from snapshot import canonical
 from snapshot.algorithms import ALGORITHMS
@@ -22,6 +23,7 @@ from snapshot.limits import DEFAULT, Limits
 from snapshot.reasons import Reason, Rejected
 
 SCHEMA_VERSION = 1
+ENVELOPES_REMEMBERED = 16
 SNAPSHOT, INCREMENT, RECOVERY = "snapshot", "increment", "recovery"
 KINDS = (SNAPSHOT, INCREMENT, HEAD, RECOVERY)
 SHARED = "*"
@@ -90,8 +92,11 @@ class Envelope:
         return canonical.dumps_flat(members)
 
 
+@lru_cache(maxsize=ENVELOPES_REMEMBERED)
 def parse(data: bytes, kind: str, limits: Limits = DEFAULT) -> Envelope:
-    """The envelope of the kind that was asked for; Rejected at step 1 otherwise."""
+    """The envelope of the kind that was asked for; Rejected at step 1 otherwise. By all of its bytes: a document's is
+    looked at as it opens, as it is judged, and as it is held.
+    """
     members = _members(data, limits)
     _refuse_other_schema(members.get("schema_version"))
     form = _FORM | _INCREMENT_FORM if members.get("kind") == INCREMENT else _FORM

@@ -37,6 +37,7 @@ _HASH = re.compile(r"sha256:[0-9a-f]{64}", re.ASCII)
 _HEX = re.compile(r"[0-9a-f]{64}", re.ASCII)
 _TIME = re.compile(r"([0-9]{4})-([0-9]{2})-([0-9]{2})T([0-9]{2}):([0-9]{2}):([0-9]{2})Z", re.ASCII)
 _NO_TIME = "not a time of the form YYYY-MM-DDTHH:MM:SSZ"
+_MOST_SCOPES = 1024
 _MOST_TIMES = 1024  # remembered: the documents of one run have theirs in common
 _HOST = re.compile(r"[a-z0-9](?:[a-z0-9.-]{0,251}[a-z0-9])?|\[[0-9a-f:.]{2,45}\]", re.ASCII)
 _HOST_PORT = re.compile(rf"({_HOST.pattern}):([1-9][0-9]{{0,4}})", re.ASCII)
@@ -153,6 +154,12 @@ def parse_scope(text: object) -> Scope:
     """Of a type of right form, perhaps unknown, with sorted, unique ids; ValueError otherwise."""
     if not isinstance(text, str):
         raise ValueError("a scope is a string")
+    return _scope_of(text)
+
+
+@lru_cache(maxsize=_MOST_SCOPES)
+def _scope_of(text: str) -> Scope:
+    """The few of a node are asked for a hundred times an update."""
     scope_type, slash, rest = text.partition("/")
     ids = rest.split(",") if slash else []
     if not is_id(scope_type) or not is_sorted_set(ids, is_id, MAX_SCOPE_IDS):

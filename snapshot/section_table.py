@@ -20,6 +20,8 @@ bytes are needed in one piece anyway, and hashing them costs more than copying t
 
 import re
 from collections.abc import ItemsView, Iterator, Mapping, ValuesView
+from typing import NamedTuple
+from weakref import ref
 
 from snapshot import manifest
 from snapshot.limits import DEFAULT, Limits
@@ -27,16 +29,25 @@ from snapshot.manifest import ENTRY, SectionChange, SectionEntry
 
 _END = "},"  # of an entry; nothing within one looks like it
 _FORM = '"form":'  # of a raw section; no name holds a quote
+MOST_KNOWN = 256  # sections that a table has otherwise than its base, and keeps the names of
 _SIZE = re.compile(r'"size":([0-9]+)\}', re.ASCII)
+
+
+class _Base(NamedTuple):
+    """What a table was made of, and what it has otherwise."""
+
+    table: "ref[SectionTable]"
+    changed: frozenset[str]
 
 
 class SectionTable(Mapping[str, SectionEntry]):
     """Of at least one section, in form. `rows`: the entries as the manifest has them, a comma after each."""
 
-    __slots__ = ("_last", "rows")
+    __slots__ = ("__weakref__", "_last", "base", "rows")
 
     def __init__(self, rows: str) -> None:
         self.rows = rows
+        self.base: _Base | None = None
         self._last = 0, 0  # where the row lies that was found last: whichever thread says so, one begins at each
 
     def __getitem__(self, name: str) -> SectionEntry:
@@ -72,18 +83,27 @@ class SectionTable(Mapping[str, SectionEntry]):
 
     def after(self, changes: Mapping[str, SectionChange]) -> "SectionTable":
         """With these changes made."""
-        pieces, copied = [], 0
+        pieces, copied, changed = [], 0, set()
         for name in sorted(changes):
             begin, end = self._place(name)
             result = changes[name].result
-            pieces += [self.rows[copied:begin], "" if result is None else f'"{name}":{result.text()},']
+            row = "" if result is None else f'"{name}":{result.text()},'
+            pieces += [self.rows[copied:begin], row]
             copied = end
-        return SectionTable("".join([*pieces, self.rows[copied:]]))
+            if row != self.rows[begin:end]:
+                changed.add(name)
+        after = SectionTable("".join([*pieces, self.rows[copied:]]))
+        if len(changed) <= MOST_KNOWN:
+            after.base = _Base(ref(self), frozenset(changed))
+        return after
 
     def differing(self, other: "SectionTable") -> frozenset[str]:
-        """The sections that one has otherwise than the other. What they have in common before the first and behind the
-        last of these is not looked at one by one.
+        """The sections that one has otherwise than the other: known where one was made of the other. What they have in
+        common before the first and behind the last of these is not looked at one by one.
         """
+        for made, base in ((self, other), (other, self)):
+            if made.base is not None and made.base.table() is base:
+                return made.base.changed
         ours, theirs = self.rows, other.rows
         if ours == theirs:
             return frozenset()

@@ -23,13 +23,14 @@ from dataclasses import field
 
 from agent.files.entry_pieces import Piece, Pieces, ReadSection
 from agent.files.maps import EMPTY_BYTES, ROUTES, ROUTES_SCOPE, parts_of
-from agent.files.routes_file import RoutesLayout
+from agent.files.routes_file import MOST_EDITED, RoutesLayout
 from snapshot import canonical
+from snapshot.content import is_part
 from snapshot.egress import RESOURCES, usable_entries
 from snapshot.frozen import frozen, mutable
 from snapshot.identifiers import parse_scope
 from snapshot.manifest import SectionEntry
-from snapshot.section_table import sizes_of, state_bytes
+from snapshot.section_table import differing, sizes_of, state_bytes
 
 SERVICES_TYPE, SERVICES = "service_assignment", "services"
 SETTINGS_FILE, RESOURCES_FILE, ROUTES_FILE = "settings.json", "resources.json", "routes.json"
@@ -51,6 +52,31 @@ class EntryFile:
 
 
 @mutable
+class PartsSize:
+    """Of the parts of the routes in bytes: of one state from that before it, since to add up those of 10,000 parts
+    takes longer than all else about a file of which one has changed.
+    """
+
+    _state: Mapping[str, SectionEntry] = field(default_factory=dict)
+    _size: int = 0
+
+    def of(self, state: Mapping[str, SectionEntry]) -> int:
+        if self._state:
+            changed = [name for name in differing(self._state, state) if is_part(name, ROUTES)]
+        if not self._state or len(changed) > MOST_EDITED:
+            self._size = sum(sizes_of(parts_of(ROUTES_SCOPE, ROUTES, state)))
+        else:
+            self._size += sum(_size_of(state, name) - _size_of(self._state, name) for name in changed)
+        self._state = state
+        return self._size
+
+
+def _size_of(state: Mapping[str, SectionEntry], name: str) -> int:
+    entry = state.get(name)
+    return 0 if entry is None else entry.size
+
+
+@mutable
 class MadeEntries:
     """Hash and size of what was made from sections, by a hash of what these were; None: nothing was. The hash alone is
     kept: each version of a map of 10,000 parts would leave a MiB of names here. `routes`: how the last of the routes'
@@ -58,6 +84,7 @@ class MadeEntries:
     """
 
     routes: RoutesLayout = field(default_factory=RoutesLayout)
+    parts_size: PartsSize = field(default_factory=PartsSize)
     _kept: OrderedDict[bytes, SectionEntry | None] = field(default_factory=OrderedDict)
 
     def of(self, key: bytes, pieces: Pieces, read: ReadSection) -> SectionEntry | None:
@@ -114,7 +141,7 @@ def _routes_file(state: Mapping[str, SectionEntry], read: ReadSection, made: Mad
 
     parts = parts_of(ROUTES_SCOPE, ROUTES, state)
     key = _Source(ROUTES_FILE, parts, pieces).key
-    most = EMPTY_BYTES + sum(sizes_of(parts))
+    most = EMPTY_BYTES + made.parts_size.of(state)
     return EntryFile(ROUTES_FILE, SectionEntry(key.hex(), most), pieces, read_entry, edit)
 
 

@@ -231,13 +231,13 @@ class Projection:
         self.generations.make_room(sum(map(on_disk, [*new, *map(len, indexes.values())])))
         label = self._next_label(generation)
         with self.generations.fresh(label) as folder:
-            self._fill(folder, scopes, whose, kept, now)
+            made_at = self._fill(folder, scopes, whose, kept, now)
             self._fill_indexes(folder, indexes, whose)
         self.generations.use(label)
         if any(self._given.get(place, permissions) != permissions for place, permissions in whose.items()):
             self.generations.drop_old()  # they are for whom these are not any more
         made = [_successor(scope, whose[folder_of(scope.scope)], kept[scope.scope]) for scope in scopes]
-        self._former.note(label, made, self.generations.labels())
+        self._former.note(label, made, self.generations.labels(), made_at)
         self._signed = {scope.scope: scope.signed_sections for scope in scopes}
         self._others = {path: file.identity() for scope in scopes for path, file in scope.others.items()}
         self._given, self._present, self._index = {**whose}, label, indexes[INDEX]
@@ -249,8 +249,10 @@ class Projection:
         whose: Mapping[str, Permissions],
         kept: Mapping[str, Kept],
         now: float,
-    ) -> None:
-        """Written, or linked from the present folder; or a former one that is over, brought up."""
+    ) -> dict[str, int]:
+        """Written, or linked from the present folder; or a former one that is over, brought up. By scope, when a file
+        came to its folder or went last.
+        """
         over = self.generations.next_over(now) if self._present is not None else None
         behind: dict[str, Set[str]] = {}
         for scope in scopes:
@@ -260,13 +262,15 @@ class Projection:
         with self._open(self._present) as before, self._take_out(over if behind else None) as former:
             for scope in scopes:
                 permissions, has = whose[folder_of(scope.scope)], kept[scope.scope]
-                if scope.scope in behind and _is_moved(folder_of(scope.scope), former, folder):
-                    bring_up_scope(folder, scope, permissions, has, behind[scope.scope], before)
+                if over is not None and scope.scope in behind and _is_moved(folder_of(scope.scope), former, folder):
+                    made_at = self._former.made_at(over, scope.scope)
+                    bring_up_scope(folder, scope, permissions, has, behind[scope.scope], made_at, before)
                 else:
                     write_scope(folder, scope, permissions, has, before)
         for place in {above for scope in scopes for above in scope.shared_places}:
             with open_place(folder, place) as made:
                 whose[place].give(made, whose[place].folder_mode)
+        return {scope.scope: os.stat(folder_of(scope.scope), dir_fd=folder).st_mtime_ns for scope in scopes}
 
     def _open(self, label: str | None) -> contextlib.AbstractContextManager[int]:
         return self.generations.open_folder(label) if label is not None else contextlib.nullcontext(-1)

@@ -54,10 +54,16 @@ def write_scope(
 
 
 def bring_up_scope(
-    folder: int, scope: ProjectedScope, permissions: Permissions, kept: Kept, behind: Set[str], before: int
+    folder: int,
+    scope: ProjectedScope,
+    permissions: Permissions,
+    kept: Kept,
+    behind: Set[str],
+    made_at: int,
+    before: int,
 ) -> None:
     """Likewise, where its own folder is there: one of before, which is behind in these sections. OSError where that is
-    not what it was when it was made.
+    not what it was when it was made: with other rights, or at another time.
     """
     place, signed = folder_of(scope.scope), scope.signed_sections
     others = signed.keys() if kept.but_sections is None else kept.but_sections
@@ -65,14 +71,14 @@ def bring_up_scope(
     with open_place(folder, place) as inside, open_place(before, place) as outside:
         if not permissions.are_of(inside, permissions.folder_mode):
             raise OSError(errno.EIO, f"{place} of a former generation has other rights than it was made with")
+        if os.fstat(inside).st_mtime_ns != made_at:
+            raise OSError(errno.EIO, f"{place} of a former generation has other files than it was made with")
         for section in behind:
             with contextlib.suppress(FileNotFoundError):
                 os.unlink(f"{section}{SUFFIX}", dir_fd=inside)
         _write_sections(
             inside, outside, scope, [section for section in behind if section in signed], others, permissions
         )
-        if len(os.listdir(inside)) != len(signed):  # noqa: PTH208 - of a descriptor
-            raise OSError(errno.EIO, f"{place} of a former generation has other files than it was made with")
     _write_others(folder, scope, permissions, kept, before)
 
 

@@ -14,12 +14,14 @@ from hypothesis import strategies as st
 
 from agent.access.access import Access, AccessRule
 from agent.files.access_lists import list_of
+from agent.files.entry_files import PartsSize
 from agent.files.file_access import FileAccess
 from agent.files.generations import FilesError, Generations, Permissions
 from agent.files.layout import ProjectedScope
 from agent.files.projection import Projection
 from coordinator.keys.signer import entry_of
 from snapshot import canonical
+from snapshot.content import is_part
 from snapshot.section_table import read_state, state_bytes
 from tests.examples import examples
 from tests.fakes.cluster import NOW
@@ -217,6 +219,18 @@ def test_routes_that_are_made_of_those_before_are_as_if_made_anew(states):
             members = [canonical.dumps(state[name])[1:-1] for name in names if isinstance(state[name], dict)]
             wanted = b"{" + b",".join(filter(None, members)) + b"}"
             assert (Path(folder) / "active/routes.json").read_bytes() == wanted
+
+
+@given(st.lists(st.dictionaries(st.sampled_from([*PARTS, "routes", "routes-not", "other"]), VALUES), min_size=1))
+@examples(60)
+def test_what_all_parts_come_to_is_what_they_are_added_up(states):
+    """Whatever comes, goes or changes from one state to the next"""
+    size, state = PartsSize(), {}
+    for changes in states:
+        state = {name: value for name, value in (state | changes).items() if value is not None}
+        sections = of_table(state).sections
+        wanted = sum(entry.size for name, entry in sections.items() if is_part(name, "routes"))
+        assert size.of(sections) == size.of(sections) == wanted
 
 
 def test_of_the_routes_nothing_is_read_but_what_has_changed(tmp_path):

@@ -571,7 +571,7 @@ def test_what_is_not_known_of_the_steps_between_is_linked(tmp_path, monkeypatch,
         assert files_of(tmp_path) == expected(sections)
 
 
-@pytest.mark.parametrize("spoil", ["take", "add", "open"])
+@pytest.mark.parametrize("spoil", ["take", "add", "put", "open"])
 def test_a_former_folder_that_somebody_has_changed_is_never_shown(tmp_path, spoil):
     """The round says so, the files stay as they were, and the next one makes all anew."""
     made = projection(tmp_path, grace_s=1.0)
@@ -583,6 +583,9 @@ def test_a_former_folder_that_somebody_has_changed_is_never_shown(tmp_path, spoi
             (former / "routes.200.json").unlink()
         case "add":
             (former / "beside.json").write_text("more")
+        case "put":
+            (former / "routes.200.json").unlink()
+            (former / "routes.200.json").write_text("another in its place")
         case "open":
             former.chmod(0o777)
     wanted = {**MANY, "routes.000": b"4"}

@@ -10,6 +10,7 @@ from snapshot.limits import Limits
 from snapshot.manifest import SectionChange, SectionEntry
 from snapshot.reasons import Rejected
 from snapshot.section_table import (
+    MOST_KNOWN,
     SectionTable,
     differing,
     family_of,
@@ -101,6 +102,20 @@ def test_what_differs_is_the_same_of_tables_and_of_objects(
     one, other = read_state(manifest.state_bytes(state)), read_state(manifest.state_bytes(after))
     assert differing(one, other) == differing(other, one) == differing(state, after) == wanted
     assert differing(one, after) == wanted
+    made = state_after(one, {name: change_to(result) for name, result in changed.items()})
+    assert differing(one, made) == differing(made, one) == differing(other, made) | wanted == wanted
+
+
+def test_of_many_changes_the_names_are_not_kept() -> None:
+    """A table lives as long as its scope is active, and its names would be as many as its rows."""
+    state = {f"s{number:03}": SectionEntry("0" * 64, 1) for number in range(2 * MOST_KNOWN)}
+    table = read_state(manifest.state_bytes(state))
+    for count in (MOST_KNOWN, MOST_KNOWN + 1):
+        changes = {name: change_to(SectionEntry("f" * 64, 2)) for name in list(state)[:count]}
+        after = state_after(table, changes)
+        assert isinstance(after, SectionTable)
+        assert (after.base is not None) == (count == MOST_KNOWN)
+        assert differing(table, after) == changes.keys()
 
 
 @given(STATES, STATES)
