@@ -11,6 +11,7 @@ from pathlib import Path
 
 import psycopg
 
+from coordinator.database.database import Database
 from tests.coordinator import postgresql
 from tests.coordinator.postgresql import Server, Unavailable
 
@@ -24,6 +25,7 @@ class Pair:
     primary: Server
     standby: Server
     databases: int = field(default=0)
+    is_sound: bool = field(default=True)  # both as they were when the pair was made
 
     @property
     def hosts(self) -> tuple[Path, Path]:
@@ -32,7 +34,7 @@ class Pair:
         return first, second
 
     def new_database(self) -> str:
-        """The URL of an empty one, which names both servers."""
+        """The URL of a migrated one without rows, which names both servers."""
         self.databases += 1
         name = f"db{self.databases}"
         self.on_primary(f"CREATE DATABASE {name}")
@@ -44,6 +46,7 @@ class Pair:
 
     def keep_in_step(self) -> None:
         """From now on a commit waits until the standby has it."""
+        self.is_sound = False
         self.on_primary("ALTER SYSTEM SET synchronous_commit = 'remote_apply'")
         self.on_primary("ALTER SYSTEM SET synchronous_standby_names = '*'", "SELECT pg_reload_conf()")
         while not self.on_primary("SELECT 1 FROM pg_stat_replication WHERE sync_state = 'sync'"):
@@ -51,11 +54,13 @@ class Pair:
 
     def fall_behind(self) -> None:
         """From now on the standby hears of nothing: what is committed is lost if it takes over."""
+        self.is_sound = False
         self.on_primary("ALTER SYSTEM SET synchronous_standby_names = ''", "SELECT pg_reload_conf()")
         self.standby.stop()
 
     def fail_over(self) -> None:
         """The primary is gone, and the standby takes its place with what it has."""
+        self.is_sound = False
         with suppress(Unavailable):  # it has been stopped already
             self.primary.stop()
         with suppress(Unavailable):  # it runs, unless it has fallen behind
@@ -65,12 +70,15 @@ class Pair:
 
     def repair(self) -> None:
         """Whatever the other server is now, it is a standby again, with all that the primary has."""
+        if self.is_sound:
+            return
         with suppress(Unavailable):
             self.primary.start()
         with suppress(Unavailable):
             self.standby.stop()
         self.on_primary("ALTER SYSTEM SET synchronous_standby_names = ''", "SELECT pg_reload_conf()")
         self.standby.follow(self.primary)
+        self.is_sound = True
 
 
 def ask(server: Server, *statements: str) -> list[tuple[object, ...]]:
@@ -87,6 +95,9 @@ def pair(directory: Path) -> Iterator[Pair]:
     """Unavailable where there is no PostgreSQL."""
     with ExitStack() as at_the_end:
         started = at_the_end.enter_context(postgresql.stoppable(directory, "one", settings=_SETTINGS))
+        for_new_ones = Database(started.url.format("template1"))
+        for_new_ones.migrate()
+        for_new_ones.close()
         base = postgresql.new_base(directory, started.user, "two")
         other = replace(started, base=base)
         at_the_end.callback(shutil.rmtree, base, ignore_errors=True)

@@ -70,7 +70,7 @@ def wishes_of(cluster: Ceremonies, draw) -> list:
     return made
 
 
-@examples(60)
+@examples(40)
 @given(st.data())
 def test_every_walk_can_be_followed_from_everywhere(data) -> None:
     """rules S36: whatever was wished, a node that stayed away since any bundle walks to the last one, whichever of the

@@ -74,14 +74,14 @@ def judge(before: Model, after: Model) -> set[tuple[str, Scope, str, str]]:
 
 
 @given(changes())
-@examples(400)
+@examples(200)
 def test_where_the_value_of_an_entry_changes_one_of_its_sources_has_changed(change) -> None:
     """rules K21: and every entry that there is has an origin"""
     judge(*change)
 
 
 @given(models())
-@examples(200)
+@examples(160)
 def test_every_source_that_is_named_is_there(state) -> None:
     for key, origin in all_origins(state).items():
         for source in origin.sources:

@@ -41,7 +41,7 @@ def crowds(draw) -> Model:
 
 
 @given(st.one_of(models(), crowds()))
-@examples(300)
+@examples(150)
 def test_never_one_too_few(state) -> None:
     for node_id, found in choosers(state).items():
         assert found <= named(state)[node_id]

@@ -123,7 +123,7 @@ def without_names(found):
     return [(one.scope, one.excess, one.nodes, one.of_service) for one in found]
 
 
-@examples(300)
+@examples(150)
 @given(PLANS, st.permutations(range(8)), st.permutations(range(8)), st.integers(0, 3))
 def test_order_node_ids_and_repetition_change_nothing(plan, order, ids, again):
     names = [f"n{number}" for number in range(8)]
@@ -133,7 +133,7 @@ def test_order_node_ids_and_repetition_change_nothing(plan, order, ids, again):
     assert without_names(judged([*shuffled, *shuffled[:again]], members=8)) == wanted
 
 
-@examples(200)
+@examples(150)
 @given(PLANS)
 def test_a_plan_that_is_fine_on_each_node_is_fine(plan):
     """But for how many lose something, which only the whole says."""

@@ -2,7 +2,7 @@
 
 import tempfile
 from collections import defaultdict
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import pytest
@@ -23,7 +23,8 @@ from coordinator.publishing.shared_documents import SharedDocuments
 from coordinator.runtime import retention
 from snapshot import envelope
 from snapshot.identifiers import Scope
-from tests.coordinator import candidates, migrated
+from tests.coordinator import candidates, copies, migrated
+from tests.coordinator.bundles import Bundles
 from tests.coordinator.candidates import admit
 from tests.coordinator.publishing import DAY, HOUR, Press, Reader
 from tests.coordinator.query_plans import plans_of
@@ -69,13 +70,16 @@ def press(database: Database) -> Press:
 
 
 def founded(database: Database, state: State) -> Press:
-    candidates.found(database)
-    press = Press(database)
-    press.add_bundle()
-    for node_id in NODES:
-        admit(database, node_id)
-    press.apply(state.yaml())
-    return press
+    def found(new: Database) -> Bundles:
+        candidates.found(new)
+        press = Press(new)
+        press.add_bundle()
+        for node_id in NODES:
+            admit(new, node_id)
+        press.apply(state.yaml())
+        return replace(press.bundles)
+
+    return Press(database, bundles=replace(copies.made(database, ("shared documents", state.yaml()), found)))
 
 
 def listed(press: Press, scope: str) -> dict[str, HeadEntry]:
@@ -447,8 +451,10 @@ class Groups(RuleBasedStateMachine):
     @invariant()
     def every_version_is_one_document(self) -> None:
         """Of a scope that nodes may share it says one thing to whoever is given it; and each only goes forward."""
-        for node_id in NODES:
-            for scope, entry in self.press.listing(node_id).items():
+        with self.databases[0].read() as transaction:
+            listings = documents.listings(transaction, NODES)
+        for node_id, listed_now in listings.items():
+            for scope, entry in listed_now.items():
                 before = self.last.get((node_id, scope))
                 assert before is None or entry == before or entry.pair > before.pair
                 self.last[node_id, scope] = entry

@@ -94,7 +94,7 @@ def may_be_pair(state: Model, one: str, other: str) -> bool:
 
 
 @given(fleets())
-@examples(300)
+@examples(150)
 def test_every_member_of_a_site_with_relays_knows_one_and_is_known_to_it(state) -> None:
     """rules K1, K5, X27: two where there are two, within what its policy allows; and nobody is told of more"""
     chosen = directories(state)
@@ -117,7 +117,7 @@ def test_every_member_of_a_site_with_relays_knows_one_and_is_known_to_it(state) 
 
 
 @given(fleets(), fleets())
-@examples(200)
+@examples(120)
 def test_whoever_is_told_otherwise_is_named(before, after) -> None:
     """rules K21: joins, leaves, other relays, other policies; and a model that was made from another says the same"""
     touched = affected_scopes(before, after)
@@ -127,7 +127,7 @@ def test_whoever_is_told_otherwise_is_named(before, after) -> None:
 
 
 @given(fleets(), st.data())
-@examples(200)
+@examples(150)
 def test_a_few_changed_members(state, data) -> None:
     """rules K21: what is taken over says what is worked out anew"""
     directories(state), relays(state)

@@ -53,7 +53,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[S3]:
 
 @pytest.fixture
 def s3(server: S3) -> S3:
-    server.remove(*server.keys())
+    server.clear()
     return server
 
 

@@ -135,7 +135,7 @@ def test_a_service_that_is_not_for_a_node_has_no_view(ids) -> None:
 
 
 @given(models())
-@examples(300)
+@examples(160)
 def test_the_services_of_a_node_are_what_every_service_says_of_it(state: Model) -> None:
     """rules S18, S19, J30: by looking at all of them; a scope for each, and together neither more nor less."""
     for node_id, subject in state.subjects.items():

@@ -42,11 +42,16 @@ class S3:
 
     def keys(self) -> dict[str, bytes]:
         """All that lies there."""
-        found = {}
-        for page in self.client.get_paginator("list_objects_v2").paginate(Bucket=BUCKET):
-            for entry in page.get("Contents", ()):
-                found[entry["Key"]] = self.client.get_object(Bucket=BUCKET, Key=entry["Key"])["Body"].read()
-        return found
+        return {key: self.client.get_object(Bucket=BUCKET, Key=key)["Body"].read() for key in self._names()}
+
+    def clear(self) -> None:
+        names = self._names()
+        if names:
+            self.client.delete_objects(Bucket=BUCKET, Delete={"Objects": [{"Key": key} for key in names]})
+
+    def _names(self) -> list[str]:
+        pages = self.client.get_paginator("list_objects_v2").paginate(Bucket=BUCKET)
+        return [entry["Key"] for page in pages for entry in page.get("Contents", ())]
 
     def put(self, key: str, data: bytes) -> None:
         self.client.put_object(Bucket=BUCKET, Key=key, Body=data)
