@@ -100,7 +100,7 @@ async def test_what_is_wrong_with_a_file_is_said_and_nothing_is_applied(
     founded: Founded, monkeypatch: pytest.MonkeyPatch, file: str, data: bytes, message: str
 ) -> None:
     """Reason, file and line, remedy; a value that is a secret is never repeated (threats D-55)."""
-    monkeypatch.setattr(schema_child, "PROCESSOR_S", 1.0)
+    monkeypatch.setattr(schema_child, "PROCESSOR_S", 0.4)
     async with running(founded) as at:
         answer = await refused_apply(at, BAD.replace("FILE", file), contents={"data": await upload(at, data)})
         (found,) = answer["problems"]

@@ -100,14 +100,42 @@ def ends(beside: Beside, *, but: Set[str] = frozenset()) -> None:
     assert beside.run_by(b"two") == set(beside.readers) - but
 
 
-def test_a_revocation(beside: Beside) -> None:
+def test_a_revocation_a_key_that_goes_and_an_epoch_that_is_raised(beside: Beside) -> None:
+    """One after the other"""
+    revoke(beside)
+    exchange_the_key(beside)
+    raise_the_epoch(beside)
+    ends(beside)
+
+
+def revoke(beside: Beside) -> None:
     press = beside.press
     before = beside.run_by(b"two")
     revocation.revoke(press.database, "service_ids", "api", actor="root", now=press.now, reason="gone", unknown=True)
     beside.tell()
     assert all(reader.holder.revocations.service_ids == {"api"} for reader in beside.readers.values())
     assert beside.run_by(b"two") == before
-    ends(beside)
+
+
+def exchange_the_key(beside: Beside) -> None:
+    """At once: what it has signed, candidates too, is signed anew"""
+    press, new = beside.press, SigningKey.generate()
+    press.keys = (new,)
+    press.add_bundle(keys=(new,))
+    beside.tell()
+    for node_id, reader in beside.readers.items():
+        assert reader.holder.bundle.version == press.bundles.version
+        held = press.document(ROUTES, node_id)
+        assert {key_id for key_id, _ in held.signatures} == {new.key_id}
+
+
+def raise_the_epoch(beside: Beside) -> None:
+    press, before = beside.press, beside.run_by(b"two")
+    press.add_bundle(epoch=2, keys=press.keys)
+    beside.tell()
+    listed = [entry for node_id in NODES for entry in press.listing(node_id).values()]
+    assert {entry.authority_epoch for entry in listed} == {2}
+    assert beside.run_by(b"two") == before
 
 
 def test_a_node_that_is_revoked(beside: Beside) -> None:
@@ -132,29 +160,6 @@ def test_a_renewal(beside: Beside) -> None:
             reader.follow()
             reader.judge()
             assert press.document(ROUTES, node_id).expires_at > press.now + DAY
-    assert beside.run_by(b"two") == before
-    ends(beside)
-
-
-def test_a_key_that_goes(beside: Beside) -> None:
-    """At once: what it has signed, candidates too, is signed anew"""
-    press, new = beside.press, SigningKey.generate()
-    press.keys = (new,)
-    press.add_bundle(keys=(new,))
-    beside.tell()
-    for node_id, reader in beside.readers.items():
-        assert reader.holder.bundle.version == press.bundles.version
-        held = press.document(ROUTES, node_id)
-        assert {key_id for key_id, _ in held.signatures} == {new.key_id}
-    ends(beside)
-
-
-def test_an_epoch_that_is_raised(beside: Beside) -> None:
-    press, before = beside.press, beside.run_by(b"two")
-    press.add_bundle(epoch=2)
-    beside.tell()
-    listed = [entry for node_id in NODES for entry in press.listing(node_id).values()]
-    assert {entry.authority_epoch for entry in listed} == {2}
     assert beside.run_by(b"two") == before
     ends(beside)
 

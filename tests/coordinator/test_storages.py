@@ -44,7 +44,7 @@ def table(name: str, **members: object) -> str:
 async def until(condition, seconds: float = 60) -> None:
     with trio.fail_after(seconds):
         while not await condition():  # what others write is looked at, and tells nobody  # noqa: ASYNC110
-            await trio.sleep(0.05)
+            await trio.sleep(0.2)  # to look costs some dozen requests
 
 
 async def test_what_is_published_is_at_each_store_though_one_fails(founded: Founded, s3: S3, tmp_path: Path) -> None:
