@@ -68,9 +68,6 @@ _GATES = [
     (gate, other, re.compile(pattern), strict)
     for gate, other, pattern, *strict in (
         ("A", "A", r"A(?:KIA|SIA|Iza|ccountKey=)", _STRICT["A"]),
-        ("g", "", r"g(?:h[pousr]_|ithub_pat_|lpat-)", _STRICT["g"]),
-        ("x", "-", r"xox[abprs]-", _STRICT["x"]),
-        ("d", "_", r"dop_v1_", _STRICT["d"]),
         (" ", "P", r"PRIVATE KEY"),
         ("-", "A", r"AGE-SECRET-KEY-"),
         ("@", "/", r"//[^/?#]*@"),
@@ -85,6 +82,20 @@ _GATES = [
         (".", "T", r"cdTAw"),
     )
 ]
+
+
+# Letters that nearly every text holds would need a pattern over all of it for each of these. So all other letters are
+# left out first, in one pass that costs as much as one such pattern; what is left of a token begins with one of these.
+_MARKS = [
+    (mark, (re.compile(pattern), _STRICT[pattern[0]]))
+    for mark, pattern in (
+        (b"gh_", r"g(?:h[pousr]_|ithub_pat_)"),
+        (b"gl-", r"glpat-"),
+        (b"xx-", r"xox[abprs]-"),
+        (b"_v_", r"dop_v1_"),
+    )
+]
+_NO_MARK = bytes(set(range(256)) - set(b"ghlxv_-"))
 
 
 @frozen
@@ -174,7 +185,13 @@ def _may_hold_shape(text: str) -> bool:
     for gate, other, pattern, strict in _GATES:
         if gate in text and other in text and pattern.search(text) and all(token.search(text) for token in strict):
             return True
-    return False
+    return _may_hold_marked_token(text)
+
+
+def _may_hold_marked_token(text: str) -> bool:
+    left = text.encode("utf-8", "surrogatepass").translate(None, _NO_MARK)
+    marked = [patterns for mark, patterns in _MARKS if mark in left]
+    return any(all(pattern.search(text) for pattern in patterns) for patterns in marked)
 
 
 def _is_secret(value: object) -> bool:

@@ -7,7 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from snapshot import canonical
-from snapshot.secrets import FORBIDDEN_NAMES, find_secret_in, is_forbidden_name, shape_of
+from snapshot.secrets import FORBIDDEN_NAMES, find_secret_in, find_shape, is_forbidden_name, shape_of
+from tests.examples import examples
 from tests.known_answers.hostile import TAILS, UNITS, repeated
 from tests.known_answers.secret_shapes import HARMLESS, PUBLIC_JWK, SECRETS, jwt, part
 
@@ -88,6 +89,33 @@ def planted(draw):
 def test_a_planted_secret_is_found(value):
     """rules S52; threats X01, X11, D-54"""
     assert found(value)
+
+
+PIECES = ["gh", "p_", "s_", "github_pat_", "glpat-", "xox", "b-", "dop", "_v1_", "dop_v1_", "ghp_", "AKIA", "_", "-"]
+AROUND = ["a", "Z" * 16, "0" * 36, "0" * 64, "a1-" * 8, "\n", '"', "\\", " ", "é", "\u2028", "\U0001f600", *"ghlvx"]
+
+
+@pytest.mark.parametrize("before", ["", " ", "gh_", "_", "-", "é", "\n"])
+@pytest.mark.parametrize("text", [*SECRETS.values(), *HARMLESS.values()], ids=[*SECRETS, *HARMLESS])
+def test_gates_of_a_text_are_no_narrower_than_what_they_guard(text, before):
+    """rules S52"""
+    assert find_shape(before + text) == shape_of(before + text)
+
+
+@given(st.lists(st.sampled_from([*PIECES, *AROUND]), max_size=9).map("".join), st.sampled_from(["n", "ghp_n", "x"]))
+@examples(400)
+def test_what_is_left_of_a_text_tells_where_a_token_may_be(text, name):
+    """rules S52: tokens, halves of them, and what stands beside them; as a value, as a name, and as a file's text."""
+    expected = shape_of(text)
+    assert find_shape(text) == expected
+    assert bool(found({name: [text]})) == (expected is not None)
+    assert bool(found({text: name})) == (expected is not None or is_forbidden_name(text))
+
+
+def test_a_text_of_no_encoding_is_looked_through():
+    """format.md 11: a byte of a file that is not UTF-8, beside a token."""
+    assert find_shape(f"\udcff {SECRETS['github-longer']} \udc80") == "provider_token"
+    assert find_shape("\udcff gh_ gl- xx- _v_") is None
 
 
 ENCODINGS = ["utf-8", "utf-8-sig", "utf-16", "utf-16-be", "utf-32-be"]
