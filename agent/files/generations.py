@@ -19,6 +19,7 @@ import stat
 from collections.abc import Iterator
 from dataclasses import field
 from enum import StrEnum
+from itertools import accumulate, islice
 from pathlib import Path
 
 from agent.access.access import Readers
@@ -29,6 +30,9 @@ from snapshot.frozen import frozen, mutable
 KEPT = 2  # folders before the present one that always stay
 MOST_KEPT = 64
 MOST_BYTES = 1 << 30
+# Of all of them. A tmpfs counts each link as an inode, and /run has 800,000 for all programs of the machine: a scope of
+# 10,000 sections that changes each second would take them within its minute.
+MOST_NAMES = 100_000
 BLOCK_BYTES = 4096
 ROOT_UID = 0
 OVER = ".over-"  # the name of a folder that is taken apart begins so
@@ -88,6 +92,7 @@ class Generations:
     grace_s: float = 60.0
     most_bytes: int = MOST_BYTES
     _retired: dict[str, float] = field(default_factory=dict)
+    _names: dict[str, int] = field(default_factory=dict)  # in each folder that this process has made
     _at_most: int | None = None  # bytes that there are on disk, no more; None: nobody has looked
 
     @property
@@ -160,14 +165,15 @@ class Generations:
                 _remove(making, folders)
                 raise
 
-    def use(self, label: str) -> None:
-        """The one step that readers see."""
+    def use(self, label: str, names: int) -> None:
+        """The one step that readers see. `names`: how many files are in it."""
         temporary = f".{self.name}.link-{label}"
         with self._root() as root:
             self._current(root)  # FilesError while nothing has been touched
             _remove(temporary, root)
             os.symlink(self._target(label), temporary, dir_fd=root)
             os.rename(temporary, self.name, src_dir_fd=root, dst_dir_fd=root)
+        self._names[label] = names
 
     def labels(self) -> set[str]:
         with self._folders() as folders:
@@ -211,11 +217,17 @@ class Generations:
     def collect(self, now: float, *, all_of_them: bool = False) -> int:
         """Removes folders that were replaced; how many. `now` may come from any clock that does not go back."""
         by_age = self._by_age(now)
-        gone = [label for index, label in enumerate(by_age) if all_of_them or self._is_over(index, label, now)]
+        counted = accumulate(map(self._names_in, by_age), initial=self._names_in(self.current()))
+        gone = [
+            label
+            for index, (label, names) in enumerate(zip(by_age, islice(counted, 1, None), strict=True))
+            if all_of_them or self._is_over(index, label, now) or (index >= KEPT and names > MOST_NAMES)
+        ]
         with self._folders() as folders:
             for label in gone:
                 _remove(label, folders)
                 self._retired.pop(label, None)
+                self._names.pop(label, None)
             for name in _beginning(OVER, folders):
                 _remove(name, folders)
         return len(gone)
@@ -225,6 +237,9 @@ class Generations:
         old = self.labels() - {self.current()}
         self._retired = {label: self._retired.get(label, now) for label in old}
         return sorted(old, key=lambda label: (self._retired[label], label), reverse=True)
+
+    def _names_in(self, label: str | None) -> int:
+        return self._names.get(label, 0) if label is not None else 0
 
     def _is_over(self, index: int, label: str, now: float) -> bool:
         return index >= MOST_KEPT or self._is_outlived(index, label, now)

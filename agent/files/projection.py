@@ -233,7 +233,7 @@ class Projection:
         with self.generations.fresh(label) as folder:
             made_at = self._fill(folder, scopes, whose, kept, now)
             self._fill_indexes(folder, indexes, whose)
-        self.generations.use(label)
+        self.generations.use(label, sum(len(scope.signed_sections) + len(scope.others) for scope in scopes))
         if any(self._given.get(place, permissions) != permissions for place, permissions in whose.items()):
             self.generations.drop_old()  # they are for whom these are not any more
         made = [_successor(scope, whose[folder_of(scope.scope)], kept[scope.scope]) for scope in scopes]

@@ -550,6 +550,21 @@ def test_a_folder_that_goes_before_its_time_goes_and_is_not_used_again(tmp_path)
     os.close(reader)
 
 
+def test_of_many_files_fewer_folders_stay(tmp_path, monkeypatch):
+    """On a tmpfs each link is an inode of all programs of the machine; the last two stay all the same."""
+    made, folders = projection(tmp_path, grace_s=1000.0), tmp_path / ".active.generations"
+    monkeypatch.setattr(generations, "MOST_NAMES", 5 * len(MANY))
+    for number in range(1, 9):
+        made.project(number, [scope("route_policy", {**MANY, "routes.000": b"%d" % number})], 1.0 * number)
+        assert files_of(tmp_path)["routes.000.json"] == b"%d" % number
+        assert len(list(folders.iterdir())) == min(number, 4)  # a fifth has routes.json beside, and is too much
+    monkeypatch.setattr(generations, "MOST_NAMES", 1)
+    for number in range(9, 12):
+        made.project(number, [scope("route_policy", {**MANY, "routes.000": b"%d" % number})], 1.0 * number)
+        assert files_of(tmp_path)["routes.000.json"] == b"%d" % number
+    assert len(list(folders.iterdir())) == 1 + generations.KEPT
+
+
 @pytest.mark.parametrize("between", ["another", "expired", "withdrawn", "all"])
 def test_what_is_not_known_of_the_steps_between_is_linked(tmp_path, monkeypatch, between):
     """Other readers, other names than are kept, or nothing of the scope at all: then no folder of before is taken."""
