@@ -29,6 +29,8 @@ import hashlib
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cache
+from typing import Any
 
 from sqlalchemy import (
     Column,
@@ -40,6 +42,7 @@ from sqlalchemy import (
     Select,
     Table,
     Update,
+    bindparam,
     delete,
     insert,
     select,
@@ -145,8 +148,7 @@ class Folding:
 
     def _update(self, connection: Connection, statement: Update) -> int:
         table = _table_of(statement)
-        (key,) = table.primary_key.columns
-        chosen = select(key, *_columns(table))
+        chosen = _with_keys(table)
         before = connection.execute(chosen if statement.whereclause is None else chosen.where(statement.whereclause))
         rows = before.all()
         if not rows:
@@ -155,7 +157,7 @@ class Folding:
         connection.execute(statement)
         for start in range(0, len(rows), _NAMES):
             named = [row[0] for row in rows[start : start + _NAMES]]
-            after = connection.execute(select(*_columns(table)).where(key.in_(named)))
+            after = connection.execute(_of_keys(table), {"named": named})
             self.add(table, after, 1)
         return len(rows)
 
@@ -221,10 +223,25 @@ def _table_of(statement: Insert | Update | Delete) -> Table:
     return table
 
 
+@cache
 def _columns(table: Table) -> list[Column[object]]:
     return [table.c[name] for name in DIGESTED[table]]
 
 
+@cache
+def _with_keys(table: Table) -> Select[*tuple[Any, ...]]:
+    """Each row with its key before it. Made once, as below: making a statement costs as much as running it."""
+    (key,) = table.primary_key.columns
+    return select(key, *_columns(table))
+
+
+@cache
+def _of_keys(table: Table) -> Select[*tuple[Any, ...]]:
+    (key,) = table.primary_key.columns
+    return select(*_columns(table)).where(key.in_(bindparam("named", expanding=True)))
+
+
+@cache
 def _converters(table: Table) -> list[bool]:
     """Of each column, whether it is a number with a fraction: 1 is written as 1.0 then, whoever wrote it."""
     return [isinstance(column.type, Double) for column in _columns(table)]

@@ -147,7 +147,7 @@ def token_is_good(case: _Case) -> None:
         if case.state.member is not None:
             return  # step 7 names the conflict
         raise Refused(Code.BAD_TOKEN, f"{case.request.node_id} brought no token")
-    case.claims = tokens.read(case.request.token, case.state.token_keys, case.state.cluster_id)
+    case.claims = case.request.token_claims(case.request.token, case.state.token_keys, case.state.cluster_id)
     node_id, record = case.request.node_id, case.state.token
     tokens.judge(case.claims, record, node_id=node_id, certificate_sha256=case.fingerprint, now=case.now)
 

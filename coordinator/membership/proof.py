@@ -8,11 +8,13 @@ That the nonce was not used before is the database's to say, when it records the
 import base64
 import binascii
 import hashlib
-from dataclasses import InitVar, dataclass
+from collections.abc import Mapping
+from dataclasses import InitVar, dataclass, field
 
 from coordinator.base.refusal import Code, Refused
-from coordinator.keys import nonces
+from coordinator.keys import nonces, tokens
 from coordinator.keys.certificates import NodeCertificate, Unusable, read
+from coordinator.keys.tokens import TokenClaims
 from snapshot.signature import pae
 from wire.messages import BadMessageError, JoinRequest
 
@@ -44,10 +46,20 @@ class ProvenRequest:
     token: str | None
     connection_certificate: str | None  # the pin by which TLS knew the peer: a renewal
     proven: InitVar[object]
+    _claims: dict[object, TokenClaims] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     def __post_init__(self, proven: object) -> None:
         if proven is not _PROVEN:
             raise TypeError("a ProvenRequest is made by ProvenRequest.authenticated, from a proof")
+
+    def token_claims(self, token: str, keys: Mapping[str, bytes], cluster_id: str) -> TokenClaims:
+        """As `tokens.read` has them, of its token. A join is decided twice, by the same keys nearly always: its token's
+        signature is verified once by each.
+        """
+        by = (token, cluster_id, frozenset(keys.items()))
+        if by not in self._claims:
+            self._claims[by] = tokens.read(token, keys, cluster_id)
+        return self._claims[by]
 
     @classmethod
     def from_proof(

@@ -2,6 +2,7 @@
 
 import base64
 import json
+from dataclasses import fields
 
 import pytest
 from cryptography.hazmat.primitives.asymmetric import ec
@@ -9,11 +10,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from coordinator.base.refusal import Code, Refused
-from coordinator.keys import nonces
+from coordinator.keys import nonces, tokens
 from coordinator.membership.proof import ProvenRequest, Verifier
-from tests.coordinator.candidates import NONCE_KEY, NOW, SERVER, Candidate, make_certificate
+from tests.coordinator.candidates import NONCE_KEY, NOW, SERVER, TOKEN_KEY, Candidate, make_certificate
 from wire.messages import BadMessageError, JoinRequest
 
+TOKEN_SPKI = tokens.spki(TOKEN_KEY.public_key())
 VERIFIER = Verifier(NONCE_KEY, frozenset({SERVER}))
 NODE = Candidate("node-a", direct_url="https://node-a.example:7444")
 
@@ -44,11 +46,28 @@ def test_a_proven_request_has_what_the_body_says() -> None:
 def test_there_is_no_other_way_to_make_one() -> None:
     """rules J2"""
     proven = read(NODE.body(nonce()))
-    values = {name: getattr(proven, name) for name in proven.__dataclass_fields__ if name != "proven"}
+    values = {each.name: getattr(proven, each.name) for each in fields(proven) if each.init}
     with pytest.raises(TypeError):
         ProvenRequest(**values, proven=object())
     with pytest.raises(TypeError):
         ProvenRequest(**values)
+
+
+def test_its_token_is_read_by_each_keys_once(monkeypatch) -> None:
+    """threats D-34: by other keys, and for another cluster, it is read again; what was refused is never remembered."""
+    reads, read_token = [], tokens.read
+    monkeypatch.setattr(tokens, "read", lambda *by: (reads.append(by), read_token(*by))[1])
+    claims = tokens.new_claims("prod", "default", now=NOW, lifetime_s=600)
+    token, keys = tokens.issue(claims, TOKEN_KEY), {tokens.key_id(TOKEN_KEY.public_key()): TOKEN_SPKI}
+    request = read(NODE.body(nonce(), token), token=token)
+    for by, cluster in (({}, "prod"), (keys, "prod"), (keys, "other"), ({}, "prod")):
+        for _ in range(2):
+            if by is keys and cluster == "prod":
+                assert request.token_claims(token, by, cluster) == claims
+            else:
+                with pytest.raises(Refused):
+                    request.token_claims(token, by, cluster)
+    assert len(reads) == 2 * 3 + 1
 
 
 def test_a_signature_by_another_key() -> None:
