@@ -67,10 +67,11 @@ class SizedSection(Protocol):
 
 @dataclass(frozen=True)
 class HeldSections:
-    """One full state of a scope: its manifest, and what reads one of its sections."""
+    """One full state of a scope: its manifest, what reads one of its sections, and what reads that as JSON."""
 
     entries: Mapping[str, SizedSection]
     read: Callable[[str], bytes]
+    parse: Callable[[bytes], object] = json.loads
 
 
 @dataclass(frozen=True)
@@ -233,7 +234,7 @@ def _members(state: HeldSections, name: str) -> dict[object, object]:
     if name not in state.entries or state.entries[name].size == 0:
         return {}
     data = state.read(name)
-    value = None if data in _EMPTY else json.loads(data)
+    value = None if data in _EMPTY else state.parse(data)
     if isinstance(value, list):
         return dict(enumerate(value))
     if isinstance(value, dict):

@@ -9,10 +9,9 @@ is kept nowhere.
 """
 
 import hashlib
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from types import NoneType
 
 from coordinator.declared import contents, templates, views
 from coordinator.declared.config_scope import CONFIG, FILES, OWNER
@@ -22,6 +21,8 @@ from snapshot import canonical, manifest
 from snapshot.identifiers import SHAREABLE, Scope
 from snapshot.manifest import SectionEntry
 from snapshot.roles import ESTABLISHING, EVERY_NODE, ROLES
+
+_LEAVES = frozenset({str, int, float, bool, type(None)})
 
 
 @dataclass(frozen=True)
@@ -84,7 +85,7 @@ class ScopeContent:
 
 def compile_scope(model: Model, node_id: str, scope: Scope, read: ReadPart = read_none) -> ScopeContent:
     """KeyError for a node that is no member, or a scope that it may not hold. `read`: what files hold."""
-    sections = views.sections(model, node_id, scope)
+    sections = views.sections(model, node_id, scope) if views.VIEWS[scope.type].IS_TENANTS else {}
     subject = model.subjects[node_id]
     audience = _audience(subject, scope.type, sections)
     is_shared = views.is_common(model, subject, scope) and may_be_shared(scope.type, audience)
@@ -92,6 +93,7 @@ def compile_scope(model: Model, node_id: str, scope: Scope, read: ReadPart = rea
         files = _config(sections, read)
         return ScopeContent(scope, audience, files, frozenset(files) - {FILES}, is_shared, read)
     encoded = {name: canonical.dumps(value) for name, value in sections.items()}
+    encoded = encoded or views.encoded(model, node_id, scope)
     return ScopeContent(scope, audience, encoded, is_shared=is_shared)
 
 
@@ -156,15 +158,21 @@ def _audience(subject: Subject, scope_type: str, sections: Mapping[str, object])
     else:
         granting = [role for role in subject.roles if scope_type in ROLES[role]]
     said = sections.get(OWNER, {}) if scope_type == CONFIG else sections  # a file's path may be anything
-    return Audience(tuple(sorted(granting)), tuple(sorted(set(_organizations(said)))))
+    return Audience(tuple(sorted(granting)), tuple(sorted(_organizations(said))))
 
 
-def _organizations(value: object) -> Iterator[str]:
-    """Every `organization_id`, at any depth: what step 11 will look for."""
-    if isinstance(value, (dict, Mapping)):
-        if "organization_id" in value:
-            yield str(value["organization_id"])
-        value = value.values()
-    for inner in value if isinstance(value, Iterable) else ():
-        if not isinstance(inner, (str, int, float, NoneType)):  # most are, and hold nothing
-            yield from _organizations(inner)
+def _organizations(value: object) -> set[str]:
+    """Every `organization_id`, at any depth: what step 11 will look for. Most values hold nothing, and are passed over
+    by their types.
+    """
+    found: set[str] = set()
+    waiting = [value]
+    while waiting:
+        held = waiting.pop()
+        inside: Iterable[object] = held if isinstance(held, (list, tuple)) else ()
+        if isinstance(held, dict):
+            if "organization_id" in held:
+                found.add(str(held["organization_id"]))
+            inside = held.values()
+        waiting += [each for each in inside if type(each) not in _LEAVES]
+    return found

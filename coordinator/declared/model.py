@@ -149,6 +149,9 @@ class Model(ReleasedInSlices):
     )
     # What views.py has written of a resource: the same for every node that may know it, so it is never changed.
     written: dict[tuple[str, str], object] = field(default_factory=dict, init=False, repr=False, compare=False)
+    # What node_scopes.py has written of a member as others are told of it: by its id, their policy, and whether it is a
+    # relay of theirs.
+    peer_texts: dict[tuple[str, str, bool], str] = field(default_factory=dict, init=False, repr=False, compare=False)
     # What views.py has found for a node: which services it is told of.
     assigned: dict[str, tuple[str, ...]] = field(default_factory=dict, init=False, repr=False, compare=False)
     # What foresight.py has counted: nodes by the id of their policy of degraded mode, and their roles.

@@ -4,7 +4,7 @@ from collections.abc import Hashable
 
 from coordinator.declared import peers
 from coordinator.declared.kinds import MUTUAL_PULL, Cluster, DegradedModePolicy, PeerPolicy, Resource
-from coordinator.declared.model import Model, Subject, most, policy_of, selects
+from coordinator.declared.model import Model, Subject, most, name_of, policy_of, selects
 from coordinator.declared.scope_view import (
     MEMBER,
     ScopeView,
@@ -17,6 +17,7 @@ from coordinator.declared.scope_view import (
     way_of_selection,
 )
 from coordinator.declared.site_relays import neighbours_of
+from snapshot import canonical
 from snapshot.identifiers import Scope
 from wire.certificate import fingerprint
 from wire.operators.fleet_answers import DeclaredSource
@@ -86,11 +87,19 @@ class PeerDirectory(ScopeView):
 
     TYPE = "peer_directory"
     SHOWN = (PeerPolicy,)
+    IS_TENANTS = False
 
     def sections(self, model: Model, subject: Subject, _scope: Scope) -> Sections:
         policy, relays = policy_of(model, subject), peers.shown_relays(model, subject)
         chosen = peers.chosen_peers(model, subject)
         return split("peers", {peer.node_id: _peer(peer, policy, peer.node_id in relays) for peer in chosen})
+
+    def encoded(self, model: Model, subject: Subject, _scope: Scope) -> dict[str, bytes]:
+        """A member stands in as many directories as one has entries: its entry is written once for a model."""
+        policy, relays = policy_of(model, subject), peers.shown_relays(model, subject)
+        chosen = peers.chosen_peers(model, subject)
+        texts = {peer.node_id: _peer_text(model, peer, policy, peer.node_id in relays) for peer in chosen}
+        return {name: canonical.join(part).encode() for name, part in split("peers", texts).items()}
 
     def is_common(self, _model: Model, _subject: Subject, _scope: Scope) -> bool:
         return True
@@ -180,6 +189,13 @@ def _peer(peer: Subject, policy: PeerPolicy | None, is_relay: bool) -> dict[str,
         **({"relay": True} if is_relay else {}),
         **_flow(policy),
     }
+
+
+def _peer_text(model: Model, peer: Subject, policy: PeerPolicy | None, is_relay: bool) -> str:
+    key = (peer.node_id, name_of(policy), is_relay)
+    if key not in model.peer_texts:
+        model.peer_texts[key] = canonical.dumps(_peer(peer, policy, is_relay)).decode()
+    return model.peer_texts[key]
 
 
 def _flow(policy: PeerPolicy | None) -> dict[str, object]:

@@ -13,14 +13,16 @@ import hashlib
 from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import ClassVar
+from typing import ClassVar, TypeVar
 
 from coordinator.declared.kinds import Node, Resource, Selector
 from coordinator.declared.model import Kind, MemberEntry, Model, Subject
+from snapshot import canonical
 from snapshot.identifiers import Scope
 from wire.operators.fleet_answers import DeclaredSource
 
-Sections = dict[str, object]
+Sections = Mapping[str, object]
+Value = TypeVar("Value")
 
 MEMBER = "member"  # no declared resource: the entry of who has joined
 DRAINING = "the node is draining: it gets nothing that it did not have (holdfastctl nodes undrain)"
@@ -45,12 +47,14 @@ class ScopeView:
 
     `SHOWN`: the kinds of resources whose members, or whose coming and going, can change what a scope says. Sites and
     organizations stand nowhere there: no scope holds anything of them but their ids. `TELLS_OF_NODE`: whether what is
-    declared of a node changes what its scopes say, beyond which resources select it and whom it knows.
+    declared of a node changes what its scopes say, beyond which resources select it and whom it knows. `IS_TENANTS`:
+    whether anything that it says may be an organization's (`organization_id`).
     """
 
     TYPE: ClassVar[str]
     SHOWN: ClassVar[tuple[type[Resource], ...]] = ()
     TELLS_OF_NODE: ClassVar[bool] = False
+    IS_TENANTS: ClassVar[bool] = True
 
     def scopes(self, _model: Model, _subject: Subject) -> tuple[Scope, ...]:
         """Those of a node that may hold the type, sorted."""
@@ -71,6 +75,10 @@ class ScopeView:
     def sections(self, model: Model, subject: Subject, scope: Scope) -> Sections:
         """{name: JSON value} of a scope that the subject holds."""
         raise NotImplementedError
+
+    def encoded(self, model: Model, subject: Subject, scope: Scope) -> dict[str, bytes]:
+        """The same, canonical."""
+        return {name: canonical.dumps(value) for name, value in self.sections(model, subject, scope).items()}
 
     def is_common(self, _model: Model, _subject: Subject, _scope: Scope) -> bool:
         """Whether a scope of the subject holds nothing that is of the node itself, so that the nodes with equal content
@@ -150,7 +158,7 @@ def part_of(id_: str) -> str:
     return f"{hashlib.sha256(id_.encode()).digest()[0] >> 2:02x}"
 
 
-def split(name: str, entries: Mapping[str, object]) -> dict[str, object]:
+def split(name: str, entries: Mapping[str, Value]) -> dict[str, dict[str, Value]]:
     """How a large map is split into sections (format.md 5, 10): `entries` by id -> sections `name.<part>`, each an
     object by id.
 
@@ -160,7 +168,7 @@ def split(name: str, entries: Mapping[str, object]) -> dict[str, object]:
     MiB, ten times the largest map of a node that we plan for (20,000 routes of about 150 bytes), while 64 manifest
     entries cost a small map no more than 7 KiB. A part without entries has no section.
     """
-    sections: dict[str, dict[str, object]] = {}
+    sections: dict[str, dict[str, Value]] = {}
     for id_ in sorted(entries):
         sections.setdefault(f"{name}.{part_of(id_)}", {})[id_] = entries[id_]
     return {section: sections[section] for section in sorted(sections)}

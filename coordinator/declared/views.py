@@ -80,6 +80,14 @@ def sections(model: Model, node_id: str, scope: Scope) -> Sections:
     return VIEWS[scope.type].sections(model, subject, scope)
 
 
+def encoded(model: Model, node_id: str, scope: Scope) -> dict[str, bytes]:
+    """`sections` as canonical JSON."""
+    subject = model.subjects[node_id]
+    if not holds(model, subject, scope):
+        raise KeyError(f"{node_id} may not hold {scope.name}")
+    return VIEWS[scope.type].encoded(model, subject, scope)
+
+
 def is_common(model: Model, subject: Subject, scope: Scope) -> bool:
     """Whether what the subject is told of the scope may be one document with what others are told."""
     return VIEWS[scope.type].is_common(model, subject, scope)

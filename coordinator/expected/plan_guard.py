@@ -8,9 +8,9 @@ Most large outages came from an authentic change that was delivered properly and
 field that nobody had filled in, a script that emptied everything. None of it looks strange in the files. It does in
 what nodes would be given, so that is looked at, before anything is signed.
 
-What is found on many nodes alike is one finding. Nothing else of a plan is kept but hashes, so that the memory is that
-of one scope, however many there are. Findings follow from the plan alone: the order in which scopes come, and how nodes
-are called, change nothing but whose name stands as an example.
+What is found on many nodes alike is one finding. Nothing else of a plan is kept but hashes, and so many small sections
+as they were read: the memory is bounded, however many scopes there are. Findings follow from the plan alone: the order
+in which scopes come, and how nodes are called, change nothing but whose name stands as an example.
 
 A few nodes that lose something are a decommissioning, and a third of three nodes is one: so it takes MOST_LOSERS of
 them and a share of the fleet, before scopes that go are called too much.
@@ -20,18 +20,21 @@ already, with the node's name: an operator at a keyboard can do more about it th
 """
 
 import hashlib
-from collections.abc import Mapping
+import json
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import lru_cache
 
 from coordinator.declared.compiler import ScopeContent
 from coordinator.declared.config_scope import CONFIG
 from snapshot import blast_radius
-from snapshot.blast_radius import ConsumerLimits, Excess, GuardRule, HeldSections
+from snapshot.blast_radius import ConsumerLimits, Excess, GuardRule, HeldSections, Radius
 from snapshot.identifiers import Scope
 
 MOST_LOSERS_PERCENT = 30  # of all nodes, that lose a scope
 FEWEST_LOSERS = 3
 MOST_TOLD = 5
+MOST_PARSED, SMALL_BYTES = 32_768, 2_048  # sections that are kept as they were read, and how large they may be
 Limits = Mapping[str, Mapping[str, ConsumerLimits]]
 """By node and scope."""
 _NO_LIMITS = ConsumerLimits()
@@ -67,6 +70,8 @@ class PlanGuard:
     limits: Limits = field(default_factory=dict)
     _known: dict[tuple[bytes, bytes, ConsumerLimits], Verdict] = field(default_factory=dict)
     _digests: dict[int, tuple[ScopeContent, bytes]] = field(default_factory=dict)
+    # Entries of peers stand in as many directories as one has of them. None is ever changed.
+    _parse: Callable[[bytes], object] = field(default_factory=lambda: lru_cache(maxsize=MOST_PARSED)(json.loads))
     _found: dict[_Key, set[str]] = field(default_factory=dict)  # node ids
     _lost: dict[str, set[str]] = field(default_factory=dict)  # the same by scope
 
@@ -82,8 +87,17 @@ class PlanGuard:
         limits = self.limits.get(node_id, {}).get(scope.name, _NO_LIMITS)
         key = self._digest(before), self._digest(after), limits
         if key not in self._known:
-            self._known[key] = _verdict(scope, before, after, limits)
+            radius = blast_radius.compare(scope.type, self._sections(before), self._sections(after))
+            self._known[key] = _verdict(radius, limits)
         return self._known[key]
+
+    def _sections(self, content: ScopeContent) -> HeldSections:
+        sections = content.sections.items()
+        entries = {name: _Inline(data) if isinstance(data, bytes) else data for name, data in sections}
+        return HeldSections(entries, content.section, self._read_json)
+
+    def _read_json(self, data: bytes) -> object:
+        return self._parse(data) if len(data) <= SMALL_BYTES else json.loads(data)
 
     def _digest(self, content: ScopeContent) -> bytes:
         """Of all that it says. One that is compiled for all of them (compiled_contents.py) comes again as it is."""
@@ -116,8 +130,7 @@ class PlanGuard:
         return [GuardFinding(names, excess, len(losers), min(losers))]
 
 
-def _verdict(scope: Scope, before: ScopeContent, after: ScopeContent, limits: ConsumerLimits) -> Verdict:
-    radius = blast_radius.compare(scope.type, _sections(before), _sections(after))
+def _verdict(radius: Radius, limits: ConsumerLimits) -> Verdict:
     usual, beyond = blast_radius.guard(radius), blast_radius.check_limits(radius, limits)
     return (*((excess, False) for excess in usual), *((excess, True) for excess in beyond))
 
@@ -131,12 +144,6 @@ class _Inline:
     @property
     def size(self) -> int:
         return len(self.data)
-
-
-def _sections(content: ScopeContent) -> HeldSections:
-    sections = content.sections.items()
-    entries = {name: _Inline(data) if isinstance(data, bytes) else data for name, data in sections}
-    return HeldSections(entries, content.section)
 
 
 def _digest(content: ScopeContent) -> bytes:

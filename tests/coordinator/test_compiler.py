@@ -10,9 +10,11 @@ from coordinator.configs import compiled_contents
 from coordinator.configs.compiled_contents import CompiledContents
 from coordinator.declared import views
 from coordinator.declared.compiler import ScopeContent, compile_scope
+from coordinator.declared.config_scope import CONFIG
 from coordinator.declared.contents import ReadPart
 from coordinator.declared.kinds import DegradedModePolicy, Node, Organization, Route, Selector, Service
 from coordinator.declared.model import Model
+from coordinator.declared.next_model import next_model
 from snapshot import canonical
 from snapshot.identifiers import Scope
 from snapshot.roles import ROLES
@@ -79,6 +81,24 @@ def test_the_audience_covers_the_content_and_no_more_than_the_node(state: Model)
             said = (content.section(name) for name in content.sections.keys() - content.raw)
             inside = {one for data in said for one in owners(canonical.loads(data))}
             assert inside <= set(content.audience.organization_ids)
+
+
+@given(models.changes())
+def test_what_is_written_once_for_many_is_what_each_is_told(change: tuple[Model, Model]) -> None:
+    """rules S6: also in a state that was made from another one, of which all was written."""
+    before, wanted = change
+    resources, members = (
+        {key: new.get(key) for key in old.keys() | new.keys() if old.get(key) != new.get(key)}
+        for old, new in ((before.resources, wanted.resources), (before.members, wanted.members))
+    )
+    for state in (before, next_model(before, resources, members)):
+        for node_id, subject in state.subjects.items():
+            for scope in views.scopes(state, subject):
+                if scope.type != CONFIG:
+                    told = {
+                        name: canonical.dumps(value) for name, value in views.sections(state, node_id, scope).items()
+                    }
+                    assert compile_scope(state, node_id, scope, read).sections == told
 
 
 def owners(value: object) -> set:
