@@ -93,7 +93,7 @@ def compile_scope(model: Model, node_id: str, scope: Scope, read: ReadPart = rea
         files = _config(sections, read)
         return ScopeContent(scope, audience, files, frozenset(files) - {FILES}, is_shared, read)
     encoded = {name: canonical.dumps(value) for name, value in sections.items()}
-    encoded = encoded or views.encoded(model, node_id, scope)
+    encoded = encoded or views.encode_sections(model, node_id, scope)
     return ScopeContent(scope, audience, encoded, is_shared=is_shared)
 
 

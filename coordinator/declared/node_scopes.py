@@ -94,7 +94,7 @@ class PeerDirectory(ScopeView):
         chosen = peers.chosen_peers(model, subject)
         return split("peers", {peer.node_id: _peer(peer, policy, peer.node_id in relays) for peer in chosen})
 
-    def encoded(self, model: Model, subject: Subject, _scope: Scope) -> dict[str, bytes]:
+    def encode_sections(self, model: Model, subject: Subject, _scope: Scope) -> dict[str, bytes]:
         """A member stands in as many directories as one has entries: its entry is written once for a model."""
         policy, relays = policy_of(model, subject), peers.shown_relays(model, subject)
         chosen = peers.chosen_peers(model, subject)

@@ -76,7 +76,7 @@ class ScopeView:
         """{name: JSON value} of a scope that the subject holds."""
         raise NotImplementedError
 
-    def encoded(self, model: Model, subject: Subject, scope: Scope) -> dict[str, bytes]:
+    def encode_sections(self, model: Model, subject: Subject, scope: Scope) -> dict[str, bytes]:
         """The same, canonical."""
         return {name: canonical.dumps(value) for name, value in self.sections(model, subject, scope).items()}
 

@@ -80,12 +80,12 @@ def sections(model: Model, node_id: str, scope: Scope) -> Sections:
     return VIEWS[scope.type].sections(model, subject, scope)
 
 
-def encoded(model: Model, node_id: str, scope: Scope) -> dict[str, bytes]:
+def encode_sections(model: Model, node_id: str, scope: Scope) -> dict[str, bytes]:
     """`sections` as canonical JSON."""
     subject = model.subjects[node_id]
     if not holds(model, subject, scope):
         raise KeyError(f"{node_id} may not hold {scope.name}")
-    return VIEWS[scope.type].encoded(model, subject, scope)
+    return VIEWS[scope.type].encode_sections(model, subject, scope)
 
 
 def is_common(model: Model, subject: Subject, scope: Scope) -> bool:
