@@ -174,5 +174,5 @@ def _organizations(value: object) -> set[str]:
             if "organization_id" in held:
                 found.add(str(held["organization_id"]))
             inside = held.values()
-        waiting += [each for each in inside if type(each) not in _LEAVES]
+        waiting += [inner for inner in inside if type(inner) not in _LEAVES]
     return found
