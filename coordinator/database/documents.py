@@ -406,6 +406,11 @@ def _listings(transaction: Transaction, column: ColumnElement[str], node_ids: Se
     return found
 
 
+def names_in(*listings: Mapping[str, HeadEntry]) -> frozenset[str]:
+    """The ids of the documents that they name."""
+    return frozenset([entry.snapshot_id for entries in listings for entry in entries.values()])
+
+
 def entries_of(listing: str) -> dict[str, HeadEntry]:
     """By scope, as a head is kept with what it announces: our own writing."""
     return {scope: HeadEntry(**entry) for scope, entry in json.loads(listing).items()}

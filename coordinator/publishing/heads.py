@@ -38,7 +38,6 @@ Rejected:
 - Keeping all heads: only the newest is ever handed out; history is the lines of `published`.
 """
 
-import json
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -171,7 +170,8 @@ def publish_within(transaction: Transaction, publications: Sequence[Publication]
             refusals[changed.publication.node_id] = refused
         else:
             accepted.append(candidate)
-            numbered |= _numbers(candidate)
+            if candidate.new:
+                numbered |= _numbers(candidate)
     _write(transaction, accepted, read)
     latest = max([read.standing.last_issued_at, *(candidate.publication.head.issued_at for candidate in accepted)])
     transaction.run(update(schema.cluster).values(last_issued_at=latest))
@@ -287,15 +287,17 @@ def _read_out(transaction: Transaction, node_ids: Sequence[str]) -> dict[str, _H
         heads.c.candidates,
     ).select_from(nodes.outerjoin(heads, nodes.c.node_id == heads.c.node_id))
     return {
-        row.node_id: _HeadOut(
-            Basis(row.generation, row.published or 0),
-            (row.authority_epoch or 0, row.published or 0),
-            row.snapshot_id,
-            row.listing or "{}",
-            row.candidates or "{}",
+        node_id: _HeadOut(
+            Basis(generation, published or 0),
+            (epoch or 0, published or 0),
+            snapshot_id,
+            listing or "{}",
+            candidates or "{}",
         )
         for chunk in documents.chunks(node_ids)
-        for row in transaction.rows(columns.where(is_in(nodes.c.node_id, chunk)))
+        for node_id, generation, epoch, published, snapshot_id, listing, candidates in map(
+            tuple, transaction.rows(columns.where(is_in(nodes.c.node_id, chunk)))
+        )
     }
 
 
@@ -319,9 +321,9 @@ def _find_changed(publications: Sequence[Publication], out: Mapping[str, _HeadOu
 
 
 def _changed_lines(entries: Mapping[str, HeadEntry], text_before: str, *, is_candidate: bool) -> Iterator[_Line]:
-    before = json.loads(text_before)  # our own writing
+    """A name has no quote, and an entry is written in one way: what stands in the text is a member of it."""
     for scope, entry in entries.items():
-        if before.get(scope) != vars(entry):
+        if f'"{scope}":{entry.text}' not in text_before:  # our own writing
             yield _Line(scope, entry, is_candidate)
 
 
@@ -379,6 +381,8 @@ def _accept(transaction: Transaction, changed: _Changed, read: _Read) -> _Accept
             raise Refused(Code.CONFLICT, f"issued_at {document.issued_at} is behind the last one")  # rules K47
         if document.authority_epoch > read.standing.authority_epoch:
             raise Refused(Code.CONFLICT, f"epoch {document.authority_epoch} was not announced")
+    if not (each.documents or each.rows or changed.lines):  # as most heads are
+        return _Accepted(each, changed, (), ())
     brought = {document.snapshot_id for document in each.documents}
     missing = {line.entry.snapshot_id for line in changed.lines} - brought - read.kept
     if missing:

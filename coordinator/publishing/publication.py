@@ -49,6 +49,7 @@ from coordinator.database.documents import (
     HeadEntry,
     StoredObject,
     listing_text,
+    names_in,
     section_key,
 )
 from coordinator.database.scope_versions import is_counted
@@ -195,7 +196,9 @@ def _renew_as_is(
         rows=told.rows,
     )
     after = standing if said == standing.said else replace(standing, said=said)
-    known = KnownHead(head.envelope.snapshot_id, listing, {}, situation.last, situation.last_listed, after)
+    known = KnownHead(
+        head.envelope.snapshot_id, listing, {}, situation.last, situation.last_listed, situation.names, after
+    )
     return Draft(publication, {}, known, ())
 
 
@@ -251,7 +254,8 @@ def _known_head(case: _Case, publication: Publication, standing: Standing | None
     coming = {scope: candidates[scope] for scope in scopes & candidates.keys()}
     last_listed = _greatest_numbers(case.situation.last_listed, listed)
     last = _greatest_numbers(_greatest_numbers(case.situation.last, listed), coming)
-    return KnownHead(publication.head.snapshot_id, listing, candidates, last, last_listed, standing)
+    names = names_in(listing, candidates)
+    return KnownHead(publication.head.snapshot_id, listing, candidates, last, last_listed, names, standing)
 
 
 def _greatest_numbers(last: Mapping[str, Pair], entries: Mapping[str, HeadEntry]) -> Mapping[str, Pair]:

@@ -87,11 +87,8 @@ class _KeptDocuments:
 
     @classmethod
     def read(cls, transaction: Transaction, heads_out: Iterable[KnownHead], known: PublishedMemory) -> "_KeptDocuments":
-        named: set[str] = set()
-        for head in heads_out:
-            named.update(entry.snapshot_id for entry in head.listing.values())
-            named.update(entry.snapshot_id for entry in head.candidates.values())
-        return cls(transaction, known, frozenset(named), documents.missing_ids(transaction, named))
+        named = frozenset[str]().union(*(head.names for head in heads_out))
+        return cls(transaction, known, named, documents.missing_ids(transaction, named))
 
     def get(self, snapshot_id: str) -> PublishedDocument | None:
         """None of one that is gone."""
@@ -176,7 +173,8 @@ class Situation:
     """One node. `head`: (epoch, generation), (0, 0) without one. `last`: the greatest version of each scope, ever, and
     `last_listed` without those that were candidates and no more. `candidates`: what its head announces as coming.
     `refusing`: by scope, what it does not take. `features`: by which it is given what it is given (features.py).
-    `listing_text`: what its head lists, as it is kept. `standing`: what that was made from, where it is remembered.
+    `names`: the ids of all that its head lists and announces. `listing_text`: what it lists, as it is kept. `standing`:
+    what that was made from, where it is remembered.
     """
 
     node_id: str
@@ -189,6 +187,7 @@ class Situation:
     recoveries: Mapping[str, AllowedRecovery] = field(default_factory=dict)
     refusing: Mapping[str, Refusing] = field(default_factory=dict)
     features: frozenset[str] | None = None
+    names: frozenset[str] = frozenset()
     listing_text: str = "{}"
     standing: Standing | None = field(default=None, compare=False)
 
@@ -286,6 +285,7 @@ def _read_chunk(transaction: Transaction, node_ids: Sequence[str], known: Publis
             recoveries=recoveries[row.node_id],
             refusing=refusing.get(row.node_id, {}),
             features=features.parse(row.features),
+            names=out[row.node_id].names,
             listing_text=row.listing or "{}",
             standing=out[row.node_id].standing,
         )
@@ -316,12 +316,15 @@ def _read_heads(transaction: Transaction, node_ids: Sequence[str]) -> dict[str, 
     found: dict[str, KnownHead] = {}
     for node_id in node_ids:
         row, pairs = rows.get(node_id), last[node_id]
+        listing = {} if row is None else documents.entries_of(row.listing)
+        candidates = {} if row is None else documents.entries_of(row.candidates)
         found[node_id] = KnownHead(
             snapshot_id="" if row is None else row.snapshot_id,
-            listing={} if row is None else documents.entries_of(row.listing),
-            candidates={} if row is None else documents.entries_of(row.candidates),
+            listing=listing,
+            candidates=candidates,
             last={scope: pair.numbered for scope, pair in pairs.items()},
             last_listed={scope: pair.listed for scope, pair in pairs.items() if pair.listed != (0, 0)},
+            names=documents.names_in(listing, candidates),
         )
     return found
 

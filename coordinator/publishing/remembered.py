@@ -75,7 +75,8 @@ def one_of_equal(signers: frozenset[Signers]) -> frozenset[Signers]:
 @dataclass(frozen=True)
 class KnownHead:
     """`last`: the greatest version of each scope, ever; `last_listed`: without what was a candidate and no more.
-    `standing`: of one that was made here, and whose next one may say the same.
+    `names`: the ids of all documents that it lists and announces. `standing`: of one that was made here, and whose next
+    one may say the same.
     """
 
     snapshot_id: str
@@ -83,6 +84,7 @@ class KnownHead:
     candidates: Mapping[str, HeadEntry]
     last: Mapping[str, Pair]
     last_listed: Mapping[str, Pair]
+    names: frozenset[str]
     standing: Standing | None = None
 
 
