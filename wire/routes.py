@@ -74,19 +74,21 @@ class Routes:
         self._by_length: dict[int, list[HttpRoute]] = {}
         self._longer: list[HttpRoute] = []  # those that take more segments than they have
         self._fixed: dict[tuple[str, tuple[str, ...]], HttpRoute] = {}  # those that name nothing, which go first
+        known: set[tuple[str, str]] = set()
         for route in routes:
+            if (route.method, route.template) in known:
+                raise ValueError(f"{route.method} {route.template} is routed twice")
+            known.add((route.method, route.template))
             self._add(route)
+        for same_length in self._by_length.values():
+            same_length.sort(key=lambda other: [segment.startswith("{") for segment in other.segments])
 
     def _add(self, route: HttpRoute) -> None:
-        same_length = self._by_length.setdefault(len(route.segments), [])
-        if any((other.method, other.template) == (route.method, route.template) for other in same_length):
-            raise ValueError(f"{route.method} {route.template} is routed twice")
-        same_length.append(route)
+        self._by_length.setdefault(len(route.segments), []).append(route)
         if route.takes_rest:
             self._longer.append(route)
         if not any(segment.startswith("{") for segment in route.segments):
             self._fixed[route.method, route.segments] = route
-        same_length.sort(key=lambda other: [segment.startswith("{") for segment in other.segments])
 
     def find(self, request: Request) -> HttpRoute:
         """The route of a request, whose parameters are set; HttpError 404 or 405. HEAD is answered as GET."""

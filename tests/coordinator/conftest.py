@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from coordinator.database.database import Database
-from tests.coordinator import compiled, histories, migrated, postgresql
+from tests.coordinator import compiled, copies, histories, migrated, postgresql
 from tests.coordinator.candidates import found
 from tests.coordinator.emptied import Emptied
 from tests.coordinator.founding import Founded
@@ -77,7 +77,7 @@ def database(database_url: str) -> Iterator[Database]:
 @pytest.fixture
 def cluster(database: Database) -> Database:
     """A cluster without members."""
-    found(database)
+    copies.made(database, "cluster", found)
     return database
 
 
