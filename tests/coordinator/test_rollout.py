@@ -71,10 +71,10 @@ def test_a_change_goes_from_ring_to_ring_until_it_is_done(fleet: RolloutFleet) -
 
 
 def test_what_is_given_to_nodes_is_not_looked_at_again_before_they_say_something(
-    cluster: Database, monkeypatch: pytest.MonkeyPatch
+    database: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A look reads all nodes of the change: it would hold up the publisher, which makes their heads then."""
-    fleet, looks = RolloutFleet.of(cluster, 3, AT_ONCE), list[int]()
+    fleet, looks = RolloutFleet.of(database, 3, AT_ONCE), list[int]()
     look_at = Rollouts._look_at
     monkeypatch.setattr(Rollouts, "_look_at", lambda engine, *of: looks.append(fleet.woken) or look_at(engine, *of))
     fleet.change(9)
@@ -86,8 +86,8 @@ def test_what_is_given_to_nodes_is_not_looked_at_again_before_they_say_something
     assert fleet.record().state is ChangeState.DONE
 
 
-def test_a_change_that_has_just_begun_and_cannot_go_on_says_why(cluster: Database) -> None:
-    fleet = RolloutFleet.of(cluster, 3, AT_ONCE.replace("none", "ring"))
+def test_a_change_that_has_just_begun_and_cannot_go_on_says_why(database: Database) -> None:
+    fleet = RolloutFleet.of(database, 3, AT_ONCE.replace("none", "ring"))
     fleet.now, fleet.elapsed = fleet.now + 1_000, fleet.elapsed + 1_000
     fleet.change(9)
     engine = fleet.new_engine()
