@@ -4,6 +4,7 @@ import gc
 import os
 import tempfile
 from collections import Counter
+from contextlib import nullcontext
 from functools import partial
 from pathlib import Path
 
@@ -11,6 +12,7 @@ import pytest
 from hypothesis import settings
 
 from tests import order
+from tests.bytecode import compiled_once
 from tests.examples import examples
 from tests.memory import memory_folder
 
@@ -24,14 +26,29 @@ if folder := memory_folder():
 
 
 @pytest.hookimpl(hookwrapper=True)
-def pytest_collection():
+def pytest_collection(session):
     """What is collected is kept to the end: nearly a million objects, and no look through them frees one, neither
     meanwhile nor later.
     """
     gc.disable()
-    yield
+    with compiled_once(run) if (run := workers_run(session.config)) else nullcontext():
+        yield
     gc.freeze()
     gc.enable()
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_sessionfinish():
+    """At its very end pytest looks five times through all that there is for what is left over: once is enough of what
+    was there before; an agent that ran here has thawed it.
+    """
+    gc.collect()
+    gc.freeze()
+
+
+def workers_run(config) -> str:
+    """Of which run this is a worker, if of any."""
+    return config.workerinput["testrunuid"] if hasattr(config, "workerinput") else ""
 
 
 @pytest.hookimpl(trylast=True)

@@ -44,6 +44,7 @@ LATE = (
     "encodings.idna",
     "encodings.utf_16_be",
     "httpcore",
+    "psycopg",
     "rich._emoji_codes",
     "stringprep",
 )
