@@ -37,6 +37,15 @@ def pytest_collection(session):
     gc.enable()
 
 
+@pytest.hookimpl(hookwrapper=True)
+def pytest_make_collect_report(collector):
+    outcome = yield
+    report, worker = outcome.get_result(), os.environ.get("PYTEST_XDIST_WORKER")
+    if worker and isinstance(collector, pytest.Directory) and report.passed:
+        number, workers = int(worker.removeprefix("gw")), int(os.environ["PYTEST_XDIST_WORKER_COUNT"])
+        report.result = order.begun_elsewhere(report.result, number, workers)
+
+
 @pytest.hookimpl(trylast=True)
 def pytest_sessionfinish():
     """At its very end pytest looks five times through all that there is for what is left over: once is enough of what

@@ -10,6 +10,7 @@ worker while the others have nothing left.
 from collections import Counter
 from collections.abc import Sequence
 from functools import cache
+from typing import Any
 
 from tests.citations import ROOT
 
@@ -45,18 +46,18 @@ _SHARED = ('scope="module"', 'scope="session"')
 
 
 def sequence(node_ids: Sequence[str]) -> list[int]:
-    """Places: journeys as they stand, the house's own, what is long, then the files that have the most tests. A file's
-    own order stays.
+    """Places: journeys by their names, the house's own, what is long, then the files that have the most tests. A file's
+    own order stays; in which order files were collected says nothing.
     """
     counts = Counter(map(_file, node_ids))
 
-    def rank(place: int) -> tuple[int, int]:
+    def rank(place: int) -> tuple[int, int, str]:
         file = _file(node_ids[place])
         if file.startswith(_JOURNEYS):
-            return 0, 0
+            return 0, 0, file
         if _is_of_the_house(file):
-            return 1, 0
-        return (2, LONG.index(file)) if file in LONG else (3, -counts[file])
+            return 1, 0, file
+        return (2, LONG.index(file), file) if file in LONG else (3, -counts[file], file)
 
     return sorted(range(len(node_ids)), key=rank)
 
@@ -67,6 +68,14 @@ def unit(node_id: str) -> str:
     if _is_of_the_house(file):
         return HOUSE
     return node_id if file.startswith(_JOURNEYS) and shares_nothing(file) else file
+
+
+def begun_elsewhere(found: Sequence[Any], worker: int, workers: int) -> list[Any]:
+    """What a folder has, for one of several that collect all of it at the same moment: each begins at another place, so
+    that what one of them has compiled is there when the next comes to it.
+    """
+    start = len(found) * worker // workers
+    return [*found[start:], *found[:start]]
 
 
 @cache

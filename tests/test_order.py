@@ -18,6 +18,15 @@ def test_journeys_are_first_then_what_is_long_then_the_files_with_the_most_tests
     assert in_order(*few, *many, *long, *longest, *journey) == [*journey, *longest, *long, *many, *few]
 
 
+def test_each_worker_begins_elsewhere_and_comes_to_the_same_order():
+    files = [f"tests/agent/test_{letter}.py" for letter in "abcde"]
+    begun = [order.begun_elsewhere(files, worker, 4) for worker in range(4)]
+    assert [found[0] for found in begun] == [files[0], files[1], files[2], files[3]]
+    assert {tuple(in_order(*(f"{file}::{name}" for file in found for name in "yx"))) for found in begun} == {
+        tuple(f"{file}::{name}" for file in files for name in "yx")
+    }
+
+
 def test_what_is_long_is_there():
     assert [file for file in order.LONG if not (ROOT / file).is_file()] == []
 
