@@ -52,18 +52,29 @@ def own():
     return Cluster()
 
 
-@pytest.fixture
-def full(tmp_path, own):
-    with Node(tmp_path / "root", own) as node:
-        node.apply(own.bundle())
-        node.apply(own.snapshot(1, {"a": 1}))
+@pytest.fixture(scope="module")
+def filled(tmp_path_factory):
+    """A node whose slots are all taken, closed, never changed."""
+    node = Node(tmp_path_factory.mktemp("filled") / "root", Cluster())
+    with node:
+        node.apply(node.cluster.bundle())
+        node.apply(node.cluster.snapshot(1, {"a": 1}))
         fill(node)
+    return node
+
+
+@pytest.fixture
+def full(tmp_path, filled):
+    """A copy of it; its cluster's keys a test may change."""
+    shutil.copytree(filled.path, tmp_path / "root")
+    with Node(tmp_path / "root", replace(filled.cluster)) as node:
         yield node
     assert list(check(node.path, CLUSTER)) == []
 
 
-def test_no_slot_is_left_for_scopes_and_the_repair_has_its_own(full, own):
+def test_no_slot_is_left_for_scopes_and_the_repair_has_its_own(full):
     """rules L39, S44: the bundle frees what the key that it no longer names has filled"""
+    own = full.cluster
     with pytest.raises(StoreError, match="at most 1024 pending slots"):
         full.apply(own.snapshot(2, {"a": 2}))
     assert full.contents() == {"a": b"1"}
@@ -76,16 +87,18 @@ def test_no_slot_is_left_for_scopes_and_the_repair_has_its_own(full, own):
     assert full.contents() == {"a": b"3"}
 
 
-def test_a_recovery_has_a_slot_when_all_are_taken(full, own):
+def test_a_recovery_has_a_slot_when_all_are_taken(full):
     """rules S87"""
+    own = full.cluster
     slot = full.store.receive(SCOPE, now=NOW, kind="recovery")
     receive(slot, own.recovery(1, own.snapshot(2, {"a": 2})))
     assert slot.slot is not None
     slot.drop()
 
 
-def test_what_waits_is_bounded_in_number(full, own):
+def test_what_waits_is_bounded_in_number(full):
     """rules X26: and what waits already stays"""
+    own = full.cluster
     full.store.withdraw("service_assignment/s1023", now=NOW)
     slot = received(full, own.snapshot(2, {"a": 2}, **LATER), SCOPE)
     with pytest.raises(StoreError, match=f"at most {MOST_WAITING} documents wait") as caught:
@@ -206,13 +219,9 @@ def test_bytes_that_scopes_have_filled_keep_neither_head_nor_bundle_out(tmp_path
     assert list(check(node.path, CLUSTER)) == []
 
 
-def test_killed_at_each_step_of_the_repair(tmp_path, own):
+def test_killed_at_each_step_of_the_repair(tmp_path, filled):
     """rules S67, L32: whatever is done by then, the repair goes through after the next start"""
-    origin = tmp_path / "origin"
-    with Node(origin, own) as node:
-        node.apply(own.bundle())
-        node.apply(own.snapshot(1, {"a": 1}))
-        fill(node)
+    origin, own = filled.path, replace(filled.cluster)
     bundle = repaired_bundle(own)
     own.epoch = 2
     documents = [bundle, head(own, 1)]
