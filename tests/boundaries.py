@@ -21,6 +21,7 @@ from functools import cache
 from pathlib import PurePath
 
 from tests.citations import ROOT
+from tests.order import LONG
 from tests.source import PACKAGES, Module, modules
 
 OURS = {*PACKAGES, "tests", "examples", "benchmarks"}
@@ -56,7 +57,9 @@ def chosen(room: str, *, without: str = " ") -> list[str]:
 
 
 def _fewest(takes: Mapping[str, frozenset[str]], first: Iterable[str]) -> list[str]:
-    """That take up what `first` leaves: each time the one that has the most of it for its tests."""
+    """That take up what `first` leaves: each time the one that has the most of it for its tests, none that takes long
+    where another does.
+    """
     left = frozenset().union(*takes.values()).difference(*(takes[path] for path in first))
     found: list[str] = []
     while left:
@@ -67,7 +70,9 @@ def _fewest(takes: Mapping[str, frozenset[str]], first: Iterable[str]) -> list[s
 
 @cache
 def _tests(path: str) -> int:
-    return len(re.findall(r"^(?:async )?def test_", (ROOT / path).read_text(), re.MULTILINE)) or 1
+    """What takes long counts for twenty."""
+    count = len(re.findall(r"^(?:async )?def test_", (ROOT / path).read_text(), re.MULTILINE)) or 1
+    return 20 * count if path in LONG else count
 
 
 @cache
