@@ -92,6 +92,7 @@ def test_each_of_them_is_good(name):
     assert STORY.outcome(data, kind)[0] == kind
 
 
+@pytest.mark.no_cover
 @pytest.mark.parametrize("name", WHOLE)
 def test_no_flipped_bit_is_ever_accepted(name):
     """rules S45, S46; threats S04: one bit of each byte of the container."""
