@@ -34,6 +34,7 @@ from snapshot.envelope import SNAPSHOT, Envelope
 from snapshot.manifest import Revocations
 
 SECTIONS_REMEMBERED = 8
+_ANY_RECOVERY = select(schema.recoveries.c.snapshot_id).limit(1)
 _parsed: dict[bytes, TrustBundle] = {}  # the latest bundle: each run of the publisher asks for it
 
 
@@ -346,6 +347,8 @@ def _known_document(row: "Row[Any]") -> KnownDocument:
 
 def _refusing(transaction: Transaction, node_ids: Sequence[str]) -> dict[str, dict[str, Refusing]]:
     """What a node has is looked up among what was published for it: a claim alone is nothing (rules S70)."""
+    if not refusal_records.are_any(transaction):
+        return {}
     refusals = refusal_records.of_nodes(transaction, node_ids)
     lines = {
         (node_id, scope, *refusal.running.pair)
@@ -381,6 +384,8 @@ def _recoveries(
     transaction: Transaction, node_ids: Sequence[str], last: Mapping[str, Mapping[str, Pair]]
 ) -> dict[str, dict[str, AllowedRecovery]]:
     """The newest of each node and scope, where the version that it leads to is still kept."""
+    if transaction.row(_ANY_RECOVERY) is None:  # as in most clusters
+        return defaultdict(dict)
     table, kept = schema.recoveries, schema.documents
     joined = table.join(kept, table.c.snapshot_id == kept.c.snapshot_id)
     chosen = select(table, kept.c.envelope, kept.c.manifest, kept.c.signatures).select_from(joined)

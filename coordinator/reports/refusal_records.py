@@ -32,6 +32,7 @@ from snapshot.identifiers import HEAD
 BEGUN, ENDED = "refusal.begin", "refusal.end"
 MOST_NOTED, NOTED_IN_S = 10, 3_600
 NOT_OURS = frozenset({HEAD, TRUST_BUNDLE})  # made anew each time, and signed by others
+_ANY = select(schema.standing_refusals.c.node_id).limit(1)
 Line = tuple[str, str]
 """Node id and scope."""
 
@@ -64,6 +65,13 @@ def of_nodes(transaction: Transaction, node_ids: Sequence[str]) -> dict[str, dic
         for row in transaction.rows(select(table).where(is_in(table.c.node_id, chunk))):
             found[row.node_id][row.scope] = _refusal(row)
     return found
+
+
+def are_any(transaction: Transaction) -> bool:
+    """Whether any refusal stands, of any node: mostly there is none, and to ask for hundreds by name costs as much as
+    the other questions of a renewal.
+    """
+    return transaction.row(_ANY) is not None
 
 
 def standing(transaction: Transaction, node_id: str | None = None) -> list[StandingRefusal]:
