@@ -47,7 +47,7 @@ class Runs:
         for shown, find in self.values.items():
             command = command.replace(shown, find(world)) if shown in command else command
         wanted = next((status for begin, status in self.statuses.items() if command.startswith(begin)), 0)
-        end, pause = time.monotonic() + WITHIN_S, pauses(0.2, 1.0)
+        end, pause = time.monotonic() + WITHIN_S, pauses(0.4, 2.0)
         done = world.run(command)
         while done.status != wanted and command.startswith(ASKS) and time.monotonic() < end:
             time.sleep(next(pause))
@@ -131,7 +131,7 @@ class OnMachines:
 
 def until_printed(world: World, ran: list[Ran], shown: list[str]) -> list[Ran]:
     """Once every line that is shown has been printed."""
-    end, pause = time.monotonic() + WITHIN_S, pauses(0.2, 1.0)
+    end, pause = time.monotonic() + WITHIN_S, pauses(0.4, 2.0)
     while missing := not_printed(world, ran, shown):
         again = [one.command for one in ran if one.command.startswith(ASKS)]
         if not again or time.monotonic() > end:

@@ -84,7 +84,7 @@ class Machine(World):
         (self.at / "var/lib/holdfast-coordinator").rmdir()
 
     def until_good(self, command: str) -> Ran:
-        end, pause = time.monotonic() + WITHIN_S, pauses(0.2, 1.0)
+        end, pause = time.monotonic() + WITHIN_S, pauses(0.4, 2.0)
         while (ran := self.run(command)).status != 0:
             assert time.monotonic() < end, (ran, self.logs())
             time.sleep(next(pause))

@@ -119,7 +119,7 @@ class World:
         return ran
 
     def until(self, command: str, word: str) -> Ran:
-        end, pause = time.monotonic() + WITHIN_S, pauses(0.2, 1.0)
+        end, pause = time.monotonic() + WITHIN_S, pauses(0.4, 2.0)
         while word not in (ran := self.run(command)).out:
             assert time.monotonic() < end, (ran, self.logs())
             time.sleep(next(pause))
