@@ -48,7 +48,7 @@ async def build(
         inside.log_missing_units,
         inside.front.decisions.run,
         inside.front.running.run,
-        Upkeep(node).run,
+        Upkeep(node, inside.publishing.published).run,
         ProbeListener(settings.local.probes_listen, inside.api).run,
     )
     return ServedNode(node, opened, inside, tasks)

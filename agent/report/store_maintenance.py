@@ -3,6 +3,7 @@
 import trio
 
 from agent.base.gc_tuning import give_back_memory
+from agent.base.generation import Generation
 from agent.state.node import RunningNode
 from snapshot.frozen import mutable
 from store.base.errors import StoreError
@@ -15,9 +16,12 @@ CROWDED = 0.8  # rules, Numbers: garbage collection from 80 %
 
 @mutable
 class Upkeep:
+    """`published`: the generation that the files show."""
+
     node: RunningNode
+    published: Generation
     collected_at: float = float("-inf")
-    _given_back_at: int = -1  # the generation
+    _given_back_at: tuple[int, int] = (-1, -1)  # generations
 
     async def run(self) -> None:
         """Until cancelled: small steps, so that nothing else waits long for the disk."""
@@ -31,10 +35,12 @@ class Upkeep:
                 log.warning("upkeep put off", fault=error.fault, detail=error.detail)
 
     async def _give_memory_back(self) -> None:
-        """Once an update is over: a document is some times as large in memory while it is judged."""
-        generation = self.node.store.watch.generation
-        if generation != self._given_back_at:
-            self._given_back_at = generation
+        """Once an update is over: a document is some times as large in memory while it is judged, and while its files
+        are made.
+        """
+        generations = self.node.store.watch.generation, self.published.value
+        if generations != self._given_back_at:
+            self._given_back_at = generations
             await self.node.threads.read(give_back_memory)
 
     async def _scrub(self) -> None:

@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 Write = Callable[[Callable[[LmdbTransaction], None], WriteRoom], None]  # a change, made in one transaction
 
 FLUSH_BYTES = 4 << 20  # in memory
-ROW_BYTES = 256  # that a section takes in memory beside its bytes
+ROW_BYTES = 768  # that a section counts for beside its bytes: what is small stays with the process when it goes
 SECTIONS_AT_ONCE = 1024  # in a transaction
 TOGETHER_BYTES = 64 << 10  # that are read from a slot at once
 MOST_SLOTS = 1024

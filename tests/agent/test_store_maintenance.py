@@ -3,6 +3,7 @@
 import pytest
 import trio
 
+from agent.report import store_maintenance
 from agent.report.store_maintenance import GARBAGE_EVERY_S, PAUSE_S, Upkeep
 from tests.agent.bench import bench
 from tests.agent.test_node import damage
@@ -18,7 +19,7 @@ async def made(one, mock_clock):
 
 async def rounds(made, seconds):
     async with trio.open_nursery() as nursery:
-        nursery.start_soon(Upkeep(made.node).run)
+        nursery.start_soon(Upkeep(made.node, made.inside.publishing.published).run)
         await trio.sleep(seconds)
         nursery.cancel_scope.cancel()
 
@@ -61,7 +62,7 @@ async def test_a_disk_that_refuses_puts_it_off(made, mock_clock, monkeypatch):
     disk = made.disk
     async with trio.open_nursery() as nursery:
         monkeypatch.setattr(disk, "about_to", refuse)
-        nursery.start_soon(Upkeep(made.node).run)
+        nursery.start_soon(Upkeep(made.node, made.inside.publishing.published).run)
         await trio.sleep(3 * PAUSE_S + 1)
         assert len(refused) >= 3
         assert made.node.counters.of("blobs_collected") == 0
@@ -73,7 +74,7 @@ async def test_a_disk_that_refuses_puts_it_off(made, mock_clock, monkeypatch):
 
 async def test_a_cycle_an_hour(made, mock_clock):
     """rules, Numbers"""
-    upkeep = Upkeep(made.node)
+    upkeep = Upkeep(made.node, made.inside.publishing.published)
     await upkeep.collect()
     first = upkeep.collected_at
     await trio.sleep(GARBAGE_EVERY_S - 1)
@@ -82,3 +83,22 @@ async def test_a_cycle_an_hour(made, mock_clock):
     await trio.sleep(1)
     await upkeep.collect()
     assert upkeep.collected_at == trio.current_time()
+
+
+async def test_memory_is_given_back_once_an_update_is_over_and_once_its_files_are_made(made, mock_clock, monkeypatch):
+    """Each of the two takes some, whichever ends later."""
+    given_back = []
+    monkeypatch.setattr(store_maintenance, "give_back_memory", lambda: given_back.append(True))
+    published = made.inside.publishing.published
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(Upkeep(made.node, published).run)
+        await trio.sleep(2 * PAUSE_S + 1)
+        assert len(given_back) == 1, "once for what was there"
+        await made.take(made.server.snapshot({"routes": {"d": {}}}, ROUTES))
+        await trio.sleep(2 * PAUSE_S)
+        assert len(given_back) in (2, 3), "the files may be ready by then"
+        before = len(given_back)
+        published.tell(published.value + 1)
+        await trio.sleep(2 * PAUSE_S)
+        assert len(given_back) == before + 1
+        nursery.cancel_scope.cancel()
