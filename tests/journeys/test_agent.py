@@ -192,8 +192,9 @@ async def test_a_revoked_signer_is_refused_and_what_it_signed_is_marked(one, moc
         assert not one.node.holdings.scopes[ROUTES].signer_revoked
 
 
-async def test_forbidden_actions_are_blocked_in_degraded_mode(one, mock_clock):
+async def test_forbidden_actions_are_blocked_in_degraded_mode(for_hours, mock_clock):
     """rules S83, A6, S57, S55, S55f; threats A17: and what was decided is told when the coordinator is back."""
+    one = for_hours
     async with one.agent():
         await one.settled()
         one.server.down = True
