@@ -84,6 +84,7 @@ class Founded:
         known = _take_turn(self.now)
         self.bundles = known.bundles(self.now)
         self.config = self.bundles.config
+        self.made_at = known.now  # of the first bundle and the certificates: not long before `now`
         self.certificate = known.certificate
         (self.folder / "ca.pem").write_bytes(known.authority.certificate_pem)
         _write(self.folder, "server", self.certificate)

@@ -59,7 +59,7 @@ async def test_status_probe_metrics_and_the_whole_list_say_it(at: Running):
     assert "nothing can be published" in json.loads(body)["due"][1]
     assert "trust export-request" in json.loads(body)["due"][1]
     lines = (await at.probe("/metrics"))[1].decode().splitlines()
-    ends = int(at.founded.now) + 90 * DAY
+    ends = int(at.founded.made_at) + 90 * DAY
     name = 'holdfast_coordinator_expires_timestamp_seconds{name="1",what="trust_bundle"} '
     assert [float(line.removeprefix(name)) for line in lines if line.startswith(name)] == [ends]
     assert 'holdfast_coordinator_due{name="1",what="trust_bundle"} 1.0' in lines
