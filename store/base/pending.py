@@ -135,6 +135,7 @@ class Pending:
         if slot is not None:
             with environment.read() as transaction:
                 self._held = frozenset(digests(transaction, slot, record))
+                self._kept_rows = _next_place(transaction, slot, _KEPT)
 
     @property
     def scope(self) -> str:
@@ -189,6 +190,7 @@ class Pending:
         """What a verifier read straight from the stream and did not hand over: all but the sections it kept."""
         self._change(envelope=verified.envelope_bytes, signatures=verified.signatures)
         self._manifest = verified.manifest_bytes
+        self._at_hand = None
         self.seal(verified.judged_at)
 
     def flush(self) -> None:
@@ -609,6 +611,12 @@ def orphan_rows(transaction: LmdbTransaction, most: int) -> list[bytes]:
         if not key.startswith(_NAMES) and key[: _SLOT.size] not in known:
             found.append(key)
     return found
+
+
+def _next_place(transaction: LmdbTransaction, slot: int, kind: bytes) -> int:
+    """Behind the last row, whatever is missing before it: a death within a flush leaves those of the least digests."""
+    places = [key[-_ROW.size :] for key, _ in transaction.items(_TABLE, _SLOT.pack(slot) + kind)]
+    return _ROW.unpack(places[-1])[0] + 1 if places else 0
 
 
 def _row(slot: int, kind: bytes, index: int) -> bytes:

@@ -5,6 +5,8 @@ import signal
 
 import pytest
 
+from coordinator.keys import signer
+from snapshot.manifest import SectionChange
 from snapshot.reasons import Rejected
 from snapshot.verify import Verified
 from store.base import pending
@@ -75,6 +77,43 @@ def test_death_within_a_flush_of_many_sections(tmp_path, cluster, monkeypatch):
         assert node.contents() == {f"s{number}": b"%d" % number for number in range(9)}
 
     assert deaths(tmp_path, cluster, prepared, receive, whole_or_receiving) > 5
+
+
+def test_death_while_results_of_patches_are_kept(tmp_path, cluster, monkeypatch):
+    """rules S66, L36: who judges that slot again keeps the others beside those, and none goes as garbage."""
+    monkeypatch.setattr(pending, "SECTIONS_AT_ONCE", 2)
+    first = cluster.snapshot(1, {f"s{number}": {"x": number} for number in range(7)})
+    held = {f"s{number}": signer.entry_of(signer.section_bytes({"x": number})) for number in range(7)}
+    results = {name: signer.section_bytes({"x": name}) for name in held}
+    brought = {name: signer.section_bytes([{"op": "replace", "path": "/x", "value": name}]) for name in held}
+    changes = {
+        name: SectionChange("patch", signer.entry_of(brought[name]), signer.entry_of(results[name])) for name in held
+    }
+    base = type("Base", (), {"envelope": first.envelope, "state": held})
+    document = cluster.increment(2, base, changes, brought)
+
+    def prepare(node):
+        node.apply(node.cluster.bundle())
+        node.apply(first)
+
+    def receive(node):
+        node.open()
+        slot = node.download(document)
+        node.judge(slot, "increment")
+        slot.flush()
+
+    def goes_on(node, ended):
+        node.open()
+        (slot,) = [node.store.slot(SCOPE, found.envelope_hash) for found in node.store.pending() if found.sealed] or [
+            node.download(document)
+        ]
+        verdict = node.judge(slot, "increment")
+        slot.flush()
+        node.store.garbage.run()
+        node.store.activate(verdict, now=NOW, boot=BOOT)
+        assert node.contents() == results
+
+    assert deaths(tmp_path, cluster, prepare, receive, goes_on) > 7
 
 
 def old_or_new(cluster, following):

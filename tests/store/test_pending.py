@@ -39,6 +39,15 @@ def test_what_is_judged_from_memory_lies_on_the_disk(node, cluster):
     assert tuple(parts.sections([len(data) for data in large.sections])) == large.sections
 
 
+def test_what_is_completed_without_its_bytes_is_read_from_the_disk(node, cluster):
+    """rules L39: a verifier that read the stream has handed over what it kept, and that alone is at hand."""
+    document = cluster.snapshot(1, {"a": 1})
+    slot = node.store.receive(SCOPE, now=NOW)
+    slot.keep("a", document.sections[0])
+    slot.complete(node.verified_alone(document))
+    assert slot.parts().manifest() == document.manifest_bytes
+
+
 def test_small_sections_and_large_ones_come_back_in_their_order(node, cluster):
     """However they are read: small ones together, and while none is judged the store can be written."""
     sizes = [1, TOGETHER_BYTES // 2, TOGETHER_BYTES // 2, 10, TOGETHER_BYTES + 1, 10, 1, TOGETHER_BYTES - 10, 20, 3]
