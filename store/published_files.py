@@ -13,6 +13,7 @@ over: else whoever may take one away could put an older one in its place. Its li
 each document it is known where it stands, since an increment is named by the one that it leads to.
 """
 
+import contextlib
 import hashlib
 import os
 import re
@@ -150,12 +151,12 @@ class PublishedFiles:
         try:
             if before is not None and is_versioned(path):
                 self._remember(path, before)
-            if self._lines > self._most_lines:
-                self._write_gone(now)
             self._disk.remove(self._folder / path)
         except OSError as error:
             raise refusal(error) from error
         self._replace(path, None)
+        if self._lines > self._most_lines:
+            self._forget_what_is_over(now)
 
     def _replace(self, path: str, file: PublishedFile | None) -> None:
         before = self._files.get(path)
@@ -248,8 +249,21 @@ class PublishedFiles:
             if said is not None and is_path(said[1]):
                 found[said[1]] = PublishedFile("", 0, (int(said[2]), int(said[3])), int(said[4]))
         self._gone, self._lines = found, len(lines)
-        if len(found) < len(lines) or any(_is_over(file, now) for file in found.values()):
+        if lines and not lines[-1].endswith(b"\n"):  # else the next one would be part of it
             self._write_gone(now)
+        elif len(found) < len(lines) or any(_is_over(file, now) for file in found.values()):
+            self._forget_what_is_over(now)
+
+    def _forget_what_is_over(self, now: float) -> None:
+        """A disk that has no room for that is asked again after twice as many lines: files go and are served all the
+        same, by which there will be room.
+        """
+        try:
+            self._write_gone(now)
+        except OSError:
+            self._most_lines = 2 * self._lines + LINES
+            with contextlib.suppress(OSError):
+                self._disk.remove(self._folder / f"{REMOVED}.new")
 
     def _write_gone(self, now: float) -> None:
         """Without what a later line says again, and what is over."""

@@ -1,5 +1,6 @@
 """What a storage node keeps for others: bounded, found again after a restart, and nothing but files of our names."""
 
+import errno
 import hashlib
 import resource
 
@@ -188,6 +189,43 @@ def test_what_is_over_for_long_is_forgotten(made, bring, tmp_path, monkeypatch):
     again = made(1 << 20, 16, 59 * DAY)
     assert sorted(line.split()[0] for line in place.read_text().splitlines()) == sorted(in_time)
     assert [path for path in paths if again.highest(path, now=52 * DAY + 1) != (0, 0)] == in_time
+
+
+def test_a_disk_without_room_to_forget_keeps_nobody_from_taking_files_away(bring, tmp_path, monkeypatch):
+    """rules L35: that is what makes room again; nor from serving what lies there."""
+
+    class Full(Disk):
+        is_full = False
+
+        def about_to(self, step):
+            if self.is_full and step == "rename":  # of the list that is written anew
+                raise OSError(errno.ENOSPC, "No space left on device")
+
+    def opened(now):
+        files = PublishedFiles(folder, disk, 1 << 20, 16, DEFAULT)
+        files.load(now)
+        return files
+
+    monkeypatch.setattr(published_files, "LINES", 2)
+    disk, folder = Full(), tmp_path / "published"
+    files = opened(0.0)
+    paths = [f"heads/{hashlib.sha256(b'%d' % number).hexdigest()}.hfs" for number in range(8)]
+    for path in paths:
+        bring(files, path, b"head", (1, 7), ends_at=100)
+    disk.is_full = True
+    for path in paths[:6]:
+        files.remove(path, 0.0)
+        assert not (folder / path).exists()
+    later = 200 + REMEMBERED_S
+    for found in (files, opened(0.0), opened(later)):
+        assert found.files.keys() == set(paths[6:])
+        assert {found.highest(path, now=50) for path in paths[:6]} == {(1, 7)}
+    assert sorted(place.name for place in folder.iterdir() if place.is_file()) == ["removed"]
+    disk.is_full = False
+    for path in paths[6:]:
+        files.remove(path, later)
+    opened(later)
+    assert (folder / "removed").read_bytes() == b""
 
 
 @pytest.mark.parametrize(
