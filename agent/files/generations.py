@@ -227,15 +227,16 @@ class Generations:
             for label in gone:
                 _remove(label, folders)
                 self._retired.pop(label, None)
-                self._names.pop(label, None)
             for name in _beginning(OVER, folders):
                 _remove(name, folders)
         return len(gone)
 
     def _by_age(self, now: float) -> list[str]:
         """Those that were replaced, the youngest first."""
-        old = self.labels() - {self.current()}
+        present = self.labels()
+        old = present - {self.current()}
         self._retired = {label: self._retired.get(label, now) for label in old}
+        self._names = {label: names for label, names in self._names.items() if label in present}
         return sorted(old, key=lambda label: (self._retired[label], label), reverse=True)
 
     def _names_in(self, label: str | None) -> int:

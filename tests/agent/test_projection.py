@@ -489,6 +489,7 @@ def test_of_many_files_a_folder_that_is_over_is_used_again(tmp_path):
         if number == 3:  # two swaps on, and nothing was taken from the reader
             assert os.stat("route_policy/routes.001.json", dir_fd=reader).st_size == 4
         assert len(list((tmp_path / ".active.generations").iterdir())) <= 3
+        assert made.generations._names.keys() == made.generations.labels(), "of what is gone nothing is remembered"
         if number == 4:
             assert (tmp_path / "active/route_policy").stat().st_ino == first
             with pytest.raises(FileNotFoundError):
