@@ -170,13 +170,17 @@ def parse_changes(data: bytes, limits: Limits = DEFAULT) -> dict[str, SectionCha
     return {name: _change(name, members) for name, members in _sections(data, limits).items()}
 
 
-@lru_cache(maxsize=HEADS_REMEMBERED)
 def parse_head(data: bytes, limits: Limits = DEFAULT) -> Head:
     """The manifest of a head; `bad_content` where it is out of form, and what is unknown is named as passed over.
 
     By all of its bytes: the one that comes and the one that is held are asked for by half a dozen who know nothing of
-    each other, at each update.
+    each other, at each update, some without limits.
     """
+    return _head_of(data, limits)
+
+
+@lru_cache(maxsize=HEADS_REMEMBERED)
+def _head_of(data: bytes, limits: Limits) -> Head:
     value = _object(data, limits)
     refuse_critical(_names_of_head(value), "manifest")
     form = {

@@ -3,7 +3,7 @@
 import pytest
 
 from snapshot import canonical, manifest
-from snapshot.limits import Limits
+from snapshot.limits import DEFAULT, Limits
 from snapshot.manifest import SectionChange, SectionEntry, state_after, state_bytes
 from snapshot.reasons import Reason, Rejected
 
@@ -147,6 +147,11 @@ def test_the_state_after_changes():
     after = state_after(base, changes)
     assert after == {"a": SectionEntry(HEX, 3), "c": SectionEntry(HEX, 4), "d": SectionEntry(HEX, 3)}
     assert base.keys() == {"a", "b", "c"}, "the base is left alone"
+
+
+def test_a_head_is_parsed_once_however_it_is_asked_for():
+    data = canonical.dumps(HEAD)
+    assert manifest.parse_head(data) is manifest.parse_head(data, DEFAULT) is manifest.parse_head(data, limits=DEFAULT)
 
 
 def test_a_head():
