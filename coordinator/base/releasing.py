@@ -37,10 +37,11 @@ _open: list[None] = []  # one for each that is open
 
 
 class ReleasedInSlices:
-    """Of whom nothing is asked but to go."""
+    """Of whom nothing is asked but to go. At the end of the program it may outlive what is named here."""
 
     def __del__(self) -> None:
-        let_go(vars(self).values())
+        if _open:
+            let_go(vars(self).values())
 
 
 def let_go(values: Iterable[object]) -> None:

@@ -38,7 +38,9 @@ from snapshot.identifiers import Scope
 
 MOST_SCOPES = 512  # of all nodes of a batch, that are compiled anew
 SCOPES_OF_NODE = 8  # about so many, where it is compiled whole
-MOST_EQUAL = 4_096  # sets of scopes that nodes hold, or held before a change; then those that none holds any more go
+MOST_EQUAL = (
+    4_096  # sets of scopes that nodes held before a change and none may hold any more; then they are looked for
+)
 
 
 @dataclass
@@ -64,7 +66,7 @@ class Backlog:
             for node_id, scope in affected_scopes(self.followed, model):
                 self.changed.setdefault(node_id, set()).add(scope)
                 self._follow_scopes(model, node_id, scope)
-        if len(self._equal) > MOST_EQUAL:
+        if len(self._equal) > len(self._held) + MOST_EQUAL:  # each node may hold others
             self._equal = {held: held for held in self._held.values()}
         self.followed = model
 

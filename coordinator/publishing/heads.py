@@ -38,6 +38,7 @@ Rejected:
 - Keeping all heads: only the newest is ever handed out; history is the lines of `published`.
 """
 
+import json
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -59,6 +60,7 @@ from coordinator.reports.refusal_records import RefusalOutcome
 from snapshot.envelope import SNAPSHOT
 
 MOST_SCOPES = 500  # in one statement
+MOST_SOUGHT = 64  # lines that are looked for in a text, one by one
 
 # Made once, for all batches.
 _PUBLISHED = insert(schema.published)
@@ -321,10 +323,15 @@ def _find_changed(publications: Sequence[Publication], out: Mapping[str, _HeadOu
 
 
 def _changed_lines(entries: Mapping[str, HeadEntry], text_before: str, *, is_candidate: bool) -> Iterator[_Line]:
-    """A name has no quote, and an entry is written in one way: what stands in the text is a member of it."""
-    for scope, entry in entries.items():
-        if f'"{scope}":{entry.text}' not in text_before:  # our own writing
-            yield _Line(scope, entry, is_candidate)
+    """A name has no quote, and an entry is written in one way: what stands in the text is a member of it. To look for
+    very many would cost their square: then the text is read.
+    """
+    if len(entries) > MOST_SOUGHT:
+        before = json.loads(text_before)
+        changed = (scope for scope, entry in entries.items() if before.get(scope) != vars(entry))
+    else:
+        changed = (scope for scope, entry in entries.items() if f'"{scope}":{entry.text}' not in text_before)
+    return (_Line(scope, entries[scope], is_candidate) for scope in changed)  # of our own writing
 
 
 def _read(transaction: Transaction, changed: Sequence[_Changed], out: Mapping[str, _HeadOut]) -> _Read:

@@ -9,7 +9,7 @@ from coordinator.database import catalog
 from coordinator.database.database import Database
 from coordinator.declared import views
 from coordinator.declared.model import Model
-from coordinator.publishing import heads, published_state
+from coordinator.publishing import backlog, heads, published_state
 from coordinator.publishing.backlog import MOST_SCOPES, SCOPES_OF_NODE, Backlog
 from coordinator.publishing.gates import NodeGate
 from coordinator.reports import features
@@ -90,3 +90,20 @@ def test_what_a_node_holds_is_followed_from_state_to_state(change: tuple[Model, 
     for model in (before, after, before):
         kept.follow(model)
         assert held(kept, model) == held_anew(model)
+
+
+def test_what_nodes_hold_is_gone_through_again_only_once_much_of_it_may_be_over(
+    database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of a fleet whose nodes all hold other scopes it would be all of it, with each batch."""
+    monkeypatch.setattr(backlog, "MOST_EQUAL", 2)
+    press = Press.published(database, "node-a", "node-b")
+    kept, model = press.kept, press.kept.followed
+    kept._held = {f"n{number}": (Scope("config", (f"c{number}",)),) for number in range(5)}
+    kept._equal = {held: held for held in kept._held.values()}
+    before = kept._equal
+    kept.follow(model)
+    assert kept._equal is before
+    kept._equal |= {(Scope("config", (f"old{number}",)),): () for number in range(3)}
+    kept.follow(model)
+    assert kept._equal == {held: held for held in kept._held.values()}

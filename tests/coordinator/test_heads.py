@@ -4,7 +4,7 @@ import threading
 from dataclasses import replace
 
 import pytest
-from sqlalchemy import insert, select
+from sqlalchemy import delete, insert, select
 
 from coordinator.base.refusal import Code, Refused
 from coordinator.database import catalog, cluster_state, documents, schema
@@ -123,6 +123,46 @@ def test_one_that_lost_does_not_hold_up_the_others(cluster: Database) -> None:
 def test_a_head_announces_nothing_that_is_not_kept(cluster: Database) -> None:
     lost = entry(document("route_policy", 1, b"1"))
     not_published(cluster, publication(basis(cluster), listing={"route_policy": lost}))
+
+
+def test_a_head_whose_predecessor_was_lost_goes_out(cluster: Database) -> None:
+    """It takes the row of the one that it replaces; where that is gone, it has one of its own."""
+    admit(cluster, "node-b")
+    named = ("node-a", "node-b")
+    first = [publication(basis(cluster, node_id), node_id=node_id) for node_id in named]
+    assert publish(cluster, *first) == {}
+    with cluster.change(actor="x", now=NOW) as transaction:
+        gone = schema.documents.c.snapshot_id == first[0].head.snapshot_id
+        transaction.run(delete(schema.documents).where(gone))
+        transaction.audit("x", "x")
+    again = [publication(basis(cluster, node_id), node_id=node_id) for node_id in named]
+    assert publish(cluster, *again) == {}
+    assert [documents.head(cluster, node_id) for node_id in named] == [made.head for made in again]
+    with cluster.read() as transaction:
+        ids = [made.head.snapshot_id for made in (*first, *again)]
+        assert documents.existing_ids(transaction, ids) == set(ids[2:])
+
+
+class Text(str):
+    """What is kept of a head, and how much of it was looked through for one line after the other."""
+
+    sought = 0
+
+    def __contains__(self, part: object) -> bool:
+        Text.sought += len(self)
+        return super().__contains__(part)
+
+
+@pytest.mark.parametrize("count", [8, heads.MOST_SOUGHT, heads.MOST_SOUGHT + 1, 1_000])
+def test_lines_that_change_are_found_without_looking_at_each_pair_of_them(count: int) -> None:
+    """What a node of very many scopes is told anew costs no more than they are, while every other change waits."""
+    before = {one.scope: entry(one) for one in (document(f"config/c{number}", 1) for number in range(count))}
+    another = document("config/c3", 2)
+    made = publication(Basis(1, 1), listing={**before, another.scope: entry(another)})
+    Text.sought, text = 0, Text(documents.listing_text(before))
+    (changed,) = heads._find_changed([made], {"node-a": heads._HeadOut(Basis(1, 1), (1, 1), "head", text, "{}")})
+    assert [(line.scope, line.entry) for line in changed.lines] == [(another.scope, entry(another))]
+    assert Text.sought <= heads.MOST_SOUGHT * len(text)
 
 
 def test_a_node_is_served_what_is_for_it(cluster: Database) -> None:

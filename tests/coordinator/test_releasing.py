@@ -1,5 +1,7 @@
 """What is large goes in slices: so many objects at a time, whoever was the last to hold it."""
 
+import subprocess
+import sys
 import threading
 from collections.abc import Iterator
 from weakref import finalize, ref
@@ -141,6 +143,16 @@ def test_plans_of_changes_go_in_slices() -> None:
         assert gone.count == 0
         assert max(gone.by_slice()) <= SLICE
     assert gone.count == COUNT
+
+
+def test_who_is_held_to_the_end_of_the_program_says_nothing() -> None:
+    """What is named in a module may go before what others hold: the program would end with a traceback."""
+    held = (
+        "import functools\nfrom coordinator.base import releasing\nfrom coordinator.declared.model import Model\n"
+        "functools.held = [releasing, Model('prod')]"
+    )
+    ended = subprocess.run([sys.executable, "-c", held], check=True, capture_output=True, text=True)
+    assert ended.stderr == ""
 
 
 class Held(ReleasedInSlices):
