@@ -277,6 +277,13 @@ def nodes_of(transaction: Transaction, change_id: int) -> list[ChangeNode]:
     return [_node(row) for row in transaction.rows(chosen)]
 
 
+def node_ids_of(transaction: Transaction, change_id: int) -> list[str]:
+    """In their order."""
+    table = schema.change_nodes
+    chosen = select(table.c.node_id).where(table.c.change_id == change_id).order_by(table.c.node_id)
+    return [row.node_id for row in transaction.rows(chosen)]
+
+
 def holding(transaction: Transaction, node_ids: Sequence[str]) -> dict[str, list[ChangeNode]]:
     """By node, its rows of changes that are not settled or hold nodes still, the oldest change first. What nodes have
     said is left out.

@@ -1,6 +1,7 @@
 """How far the nodes of a change are, as the database has it and one who watches it: what decide() is given.
 
     facts.read(transaction, record)    -> the change as progress.py knows it, and each of its nodes
+    facts.read_words(transaction, id)  what takes long of that, ahead of it
 
 Whoever is no member any more, or was revoked, is none of its nodes. Nor is who is draining: it has no part in votes and
 rings, and is given the change once that is over (rules J30). A node is reachable that was heard of within three of its
@@ -137,6 +138,12 @@ class RolloutFacts:
         if age is not None and age <= within:
             return Presence.REACHABLE
         return Presence.OFFLINE if self.watch.listening_s >= within else Presence.UNKNOWN
+
+    def read_words(self, transaction: Transaction, change_id: int) -> None:
+        """What agents of its nodes say of themselves: of 10,000 it is read for half a second, and not while all who
+        write wait for whoever reads.
+        """
+        self._read_told(transaction, records.node_ids_of(transaction, change_id))
 
     def _read_told(self, transaction: Transaction, node_ids: Sequence[str]) -> None:
         now = self.elapsed()

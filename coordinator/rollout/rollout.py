@@ -193,13 +193,14 @@ class Rollouts:
             changes = records.open_changes(transaction)
             open_ids = {record.change_id for record in changes}
             seen = [
-                _Look(record, is_unseen=True)
+                self._begin(transaction, record)
                 if self._is_unseen(record)
                 else self._look_at(transaction, record, changes)
                 for record in changes
             ]
         self.health.waits = {look.record.name: tuple(look.decided.waits.values()) for look in seen}
-        self._facts.forget({node.node_id for look in seen for node in look.nodes})
+        if not any(look.is_unseen for look in seen):
+            self._facts.forget({node.node_id for look in seen for node in look.nodes})
         self._noted = {line for line in self._noted if line[0] in open_ids}
         self._tried &= open_ids
         return seen
@@ -211,6 +212,11 @@ class Rollouts:
         """
         is_new = record.revision == 1 and record.state is ChangeState.PREPARING and not record.follows
         return is_new and record.change_id not in self._tried
+
+    def _begin(self, transaction: Transaction, record: ChangeRecord) -> _Look:
+        """Of its nodes only what they say of themselves is read: nobody waits for that here."""
+        self._facts.read_words(transaction, record.change_id)
+        return _Look(record, is_unseen=True)
 
     def _look_at(self, transaction: Transaction, record: ChangeRecord, changes: Sequence[ChangeRecord]) -> _Look:
         nodes = records.nodes_of(transaction, record.change_id)

@@ -1,13 +1,16 @@
 """Changes from ring to ring over a real database: votes, bakes, failures, restarts, two coordinators."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 import pytest
 
 from coordinator.changes import records
 from coordinator.changes.progress import ACTIVATE_S
 from coordinator.changes.states import ChangeState, Outcome, Step
 from coordinator.database import catalog
-from coordinator.database.database import Database
-from coordinator.rollout import commands
+from coordinator.database.database import Database, Transaction
+from coordinator.rollout import commands, facts
 from coordinator.rollout.rollout import Rollouts
 from tests.coordinator.rollouts import SCOPE, RolloutFleet
 
@@ -84,6 +87,30 @@ def test_what_is_given_to_nodes_is_not_looked_at_again_before_they_say_something
     fleet.report(*fleet.ids)
     fleet.look()
     assert fleet.record().state is ChangeState.DONE
+
+
+def test_what_nodes_say_of_themselves_is_not_read_while_all_who_write_wait(
+    database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of 10,000 nodes that takes half a second, in which no report would be written: it is read before."""
+    fleet, open_ones, read = RolloutFleet.of(database, 3, AT_ONCE), list[Database](), list[bool]()
+    parse, change = facts._parse, Database.change
+
+    @contextmanager
+    def watched(at: Database, **said: object) -> Iterator[Transaction]:
+        with change(at, **said) as transaction:
+            open_ones.append(at)
+            try:
+                yield transaction
+            finally:
+                open_ones.pop()
+
+    monkeypatch.setattr(facts, "_parse", lambda *of: (read.append(bool(open_ones)), parse(*of))[1])
+    fleet.change(9)
+    monkeypatch.setattr(Database, "change", watched)
+    fleet.look()
+    assert fleet.at(Step.RELEASED) == set(fleet.ids)
+    assert read == [False] * 3
 
 
 def test_a_change_that_has_just_begun_and_cannot_go_on_says_why(database: Database) -> None:
