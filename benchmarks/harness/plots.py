@@ -12,7 +12,7 @@ Points = Sequence[tuple[float, float]]
 
 WIDTH, HEIGHT = 640, 360
 LEFT, RIGHT, TOP, BOTTOM = 70, 190, 30, 45
-COLOURS = ("#1f6feb", "#d1242f", "#1a7f37", "#9a6700", "#8250df", "#57606a", "#bf3989")
+COLOURS = ("#1f6feb", "#d1242f", "#1a7f37", "#9a6700", "#8250df", "#57606a", "#bf3989", "#1b7c83")
 
 
 def svg(title: str, across: str, up: str, series: Mapping[str, Points]) -> str:
