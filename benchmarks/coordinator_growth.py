@@ -6,8 +6,8 @@ For each size a fleet of members is declared at once, then every node is declare
 one alone: each by the steps that an apply takes (read, worked out, judged, carried out, answered). Then nodes are
 allowed and join, by what stands in the database. Beside each stands a floor in the same run: for the whole fleet its
 resources as JSON, written and read once; for one node a change that writes one row. What changes leave behind goes in
-a thread of the daemon's, between the callers (coordinator/base/releasing.py): here after each step, in none of them, and
-added up. By steps it would say nothing: a state goes some changes later, so that of a hundred steps two let go of all.
+a thread of the daemon's, between the callers (coordinator/base/releasing.py): here after each step, in none of them,
+and added up. By steps it would say nothing: a state goes some changes later, and most steps let go of little.
 The exponent fits the curve: 0 is flat, 1 is linear, 2 is quadratic.
 """
 
