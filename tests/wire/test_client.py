@@ -4,7 +4,7 @@ import json
 import socket
 import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 
@@ -147,6 +147,46 @@ async def test_an_answer_that_refuses_leaves_the_connection(tmp_path: Path) -> N
         await failure(client.fetch(local(port), Call("GET", path("refused", size=1 << 20))))
         assert (await client.fetch(local(port), Call("GET", "/who"))).status == 200
         assert server.statistics().accepted == 2
+
+
+@pytest.mark.parametrize(
+    ("answer", "is_kept"),
+    [
+        (b"HTTP/1.1 404 Not Found\r\ncontent-length: 2\r\n\r\n{}", True),
+        (b"HTTP/1.1 404 Not Found\r\ntransfer-encoding: chunked\r\n\r\n2\r\n{}\r\n0\r\n\r\n", True),
+        (b"HTTP/1.1 404 Not Found\r\ncontent-length: 2\r\n\r\n{}{}", False),
+        (b"HTTP/1.1 404 Not Found\r\ncontent-length: 0\r\n\r\nHTTP/1.1 200 OK\r\ncontent-length: 4\r\n\r\nlies", False),
+        (b"HTTP/1.1 404 Not Found\r\ncontent-length: 2\r\nconnection: close\r\n\r\n{}", False),
+        (b"HTTP/1.0 404 Not Found\r\ncontent-length: 2\r\n\r\n{}", False),
+        (b"HTTP/1.1 404 Not Found\r\ncontent-length: 300000\r\n\r\n" + b"x" * 300_000, False),
+        (b"HTTP/1.1 404 Not Found\r\ntransfer-encoding: chunked\r\n\r\nzz\r\n{}\r\n0\r\n\r\n", False),
+        (b"HTTP/1.1 404 Not Found\r\ncontent-length: 9\r\n\r\n{}", False),
+    ],
+)
+async def test_what_follows_a_refusal_is_no_answer_to_the_next_request(
+    tmp_path: Path, answer: bytes, is_kept: bool, autojump_clock: MockClock
+) -> None:
+    """threats D-46: a connection is kept where the refusal is over, and nothing lies behind it."""
+    opened: list[trio.abc.Stream] = []
+
+    async def one(stream: trio.SocketStream) -> None:
+        opened.append(stream)
+        said = [answer, b"HTTP/1.1 200 OK\r\ncontent-length: 4\r\n\r\ntrue"][len(opened) - 1 :]
+        with suppress(trio.BrokenResourceError):
+            while b"\r\n\r\n" in await stream.receive_some(65536):
+                await stream.send_all(said.pop(0))
+
+    raw = trio.socket.socket(trio.socket.AF_UNIX)
+    await raw.bind(str(tmp_path / "scripted"))
+    raw.listen()
+    client = HttpClient(UnixConnector())
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(trio.serve_listeners, one, [trio.SocketListener(raw)])
+        assert (await failure(client.fetch(tmp_path / "scripted", GET))).status == 404
+        assert (await client.fetch(tmp_path / "scripted", GET)).body == b"true"
+        assert len(opened) == (1 if is_kept else 2)
+        await client.aclose()
+        nursery.cancel_scope.cancel()
 
 
 async def test_a_large_body_comes_in_large_pieces(tmp_path: Path) -> None:
