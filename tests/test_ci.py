@@ -3,6 +3,7 @@ was called.
 """
 
 import os
+import select
 import shutil
 import subprocess
 from collections import Counter
@@ -16,6 +17,7 @@ MAKE = """\
 #!/bin/bash
 printf '%s\\n' "$1" >> "$MADE"
 [ "$1" != "$FAILS" ] || exit 1
+[ "$1" != "$WAITS" ] || { echo $$ > "$BEGUN"; exec sleep 600; }
 [ "$1" != "$KILLS" ] || kill -9 "$(awk '/^PPid/ { print $2 }' /proc/$PPID/status)"  # what waits for it by `timeout`
 """
 OF_EVERYBODY = {"--jobs", "lint", "types", "test", "coverage", "journeys", "bookworm", "trixie"} | {
@@ -38,14 +40,20 @@ def clone(tmp_path: Path) -> Path:
     return tmp_path
 
 
+def start(clone: Path, *stages: str, **given: str) -> subprocess.Popen[str]:
+    path = f"{clone / 'bin'}:{os.environ['PATH']}"
+    said = {"MADE": str(clone / "made"), "BEGUN": str(clone / "begun"), "FAILS": "", "KILLS": "", "WAITS": "", **given}
+    command = ["bash", clone / ".ci" / "run", *stages]
+    return subprocess.Popen(
+        command, env={**os.environ, "PATH": path, **said}, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+
+
 def run(clone: Path, **given: str) -> tuple[int, str, Counter[str]]:
     """Its exit status, the last line that it says, and what was made."""
-    made = clone / "made"
-    path = f"{clone / 'bin'}:{os.environ['PATH']}"
-    environment = {**os.environ, "PATH": path, "MADE": str(made), "FAILS": "", "KILLS": "", **given}
-    command = ["bash", clone / ".ci" / "run"]
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False, timeout=60)
-    return done.returncode, done.stdout.splitlines()[-1], Counter(made.read_text().split())
+    with start(clone, **given) as begun:
+        said, _ = begun.communicate(timeout=60)
+    return begun.returncode, said.splitlines()[-1], Counter((clone / "made").read_text().split())
 
 
 def test_each_stage_is_run_once(clone: Path) -> None:
@@ -56,9 +64,10 @@ def test_each_stage_is_run_once(clone: Path) -> None:
 
 @pytest.mark.parametrize("stage", sorted(STAGES))
 def test_a_stage_that_fails_is_the_end(clone: Path, stage: str) -> None:
-    status, said, _ = run(clone, FAILS=stage)
+    status, said, made = run(clone, FAILS=stage)
     assert status == 1
     assert "all: ok" not in said
+    assert stage != ENVIRONMENTS or not made.keys() & {"lint", "test"}, "without what they are run in"
 
 
 @pytest.mark.parametrize("stage", [ENVIRONMENTS, "deb-lint", "test"])
@@ -68,3 +77,17 @@ def test_a_lane_that_is_killed_is_no_success(clone: Path, stage: str) -> None:
     assert status == 1
     assert "all: ok" not in said
     assert ("test" in made) == (stage != ENVIRONMENTS)
+
+
+@pytest.mark.parametrize(("stage", "stages"), [(ENVIRONMENTS, ()), ("deb-lint", ()), ("test", ()), ("test", ("test",))])
+def test_what_has_begun_ends_with_it(clone: Path, stage: str, stages: tuple[str, ...]) -> None:
+    """A run that is taken back leaves no lane behind, and no machine that the next one would meet."""
+    os.mkfifo(clone / "begun")
+    with start(clone, *stages, WAITS=stage, TMPDIR=str(clone)) as ci:
+        with (clone / "begun").open() as begun:
+            process = os.pidfd_open(int(begun.read()))
+        ci.terminate()
+        assert select.select([process], [], [], 60)[0]
+        os.close(process)
+    assert ci.returncode == 143
+    assert list(clone.glob("tmp.*")) == []
