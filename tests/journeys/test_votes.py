@@ -12,6 +12,8 @@ import trio
 from agent import run
 from agent.config import configuration
 from agent.state.node import RunningNode
+from coordinator.api.node_api import WHOLE_BYTES
+from store.base.pending import FLUSH_BYTES
 from tests.coordinator.daemon import Running, running
 from tests.coordinator.founding import Founded
 from tests.coordinator.test_apply_contents import upload
@@ -209,8 +211,10 @@ async def test_a_service_that_cannot_take_it_says_so(fleet):
 
 
 async def test_a_file_of_mebibytes_that_all_share_goes_the_same_way(fleet):
-    """It is voted on, goes in rings, is taken back by who does not live with it; one document for all of them"""
-    first = random_bytes(3 << 20)
+    """It is voted on, goes in rings, is taken back by who does not live with it; one document for all of them, of more
+    than a coordinator has in memory of one, and than a node judges before it lies on its disk
+    """
+    first = random_bytes(max(WHOLE_BYTES, FLUSH_BYTES) + (1 << 20))
     change = await fleet.apply_geo(first)
     assert (await fleet.until_change(change, "done", "halted"))["state"] == "done"
     await fleet.until(lambda: fleet.having_geo(first) == set(NODES))
