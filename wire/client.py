@@ -140,11 +140,14 @@ class HttpClient(Generic[Place]):
         await self._put_back(place, line)
 
     async def aclose(self) -> None:
-        """Also those that are put back meanwhile."""
-        while self._kept:
-            _, lines = self._kept.popitem()
-            for line in lines:
-                await trio.aclose_forcefully(line.stream)
+        """Also those that are put back meanwhile. Who is cancelled while it closes has closed all of them: nothing here
+        waits for the other end.
+        """
+        with trio.CancelScope(shield=True):
+            while self._kept:
+                _, lines = self._kept.popitem()
+                for line in lines:
+                    await trio.aclose_forcefully(line.stream)
 
     async def _begin(self, place: Place, call: Call) -> KeptConnection:
         """A kept connection may have been closed meanwhile: requests are idempotent, so a new one is tried (D-50)."""

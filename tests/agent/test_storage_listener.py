@@ -96,11 +96,11 @@ async def storage_lab(one, **limits: int) -> AsyncIterator[StorageLab]:
                 HttpClient(HttpsConnector.to_mirror(mirror)),
                 HttpClient(HttpsConnector.to_node([pair.der], write(one.folder, "coord-9", other))),
             ]
-            lab = StorageLab(made, *clients, to, PeerLab(made, one.folder, to), copier)
+            peers = PeerLab(made, one.folder, to)
             try:
-                yield lab
+                yield StorageLab(made, *clients, to, peers, copier)
             finally:
-                for client in clients:
+                for client in (*clients, *(asker.client for asker in peers.askers.values())):
                     await client.aclose()
                 nursery.cancel_scope.cancel()
         held.close()

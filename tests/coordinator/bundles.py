@@ -19,7 +19,8 @@ DAY = 86_400
 
 def _take_turns() -> Iterator[SigningKey]:
     """Keys for one cluster after the other: a new key is looked at point by point, and no test is about that here.
-    Clusters that stand beside each other have other ones.
+    Clusters that stand beside each other have other ones. Of a cluster that is a copy they may come again: a key that
+    must be another one than its own is made anew.
     """
     yield from cycle([SigningKey.generate() for _ in range(30)])
 

@@ -9,13 +9,13 @@ from coordinator.base.settings import DAY, CoordinatorSettings
 from coordinator.database import schema
 from coordinator.database.database import Database
 from coordinator.database.member_ends import MemberEnds
+from coordinator.keys.signing_key import SigningKey
 from coordinator.membership import admission, operators
 from coordinator.replicas import backup_record
 from coordinator.runtime import expiries
 from coordinator.runtime.expiries import OwnCredentials
 from snapshot.bundle import RETIRING
 from snapshot.ending import Thing, Urgency
-from tests.coordinator.bundles import Bundles
 from tests.coordinator.candidates import NOW, TOKEN_KEY, admit
 from tests.coordinator.publishing import Press
 from wire.certificate import Certificate, make_authority, make_identity
@@ -85,7 +85,7 @@ def test_root_keys_that_are_needed_say_so(ends: Ends):
 
 def test_a_key_that_retires_ends_as_planned_and_a_replica_without_a_key_has_ended(ends: Ends):
     press = ends.press
-    old, successor = press.bundles.config, Bundles().config
+    old, successor = press.bundles.config, SigningKey.generate()
     press.add_bundle(keys=(old, successor), statuses={old.key_id: RETIRING})
     keys = {each.name: each for each in ends.read()["config_key"]}
     assert keys[old.key_id].urgency(NOW) is Urgency.PLANNED

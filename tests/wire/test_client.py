@@ -350,6 +350,18 @@ async def test_compressed_answers_are_failures(tmp_path: Path, encoding: bytes) 
         assert (await failure(client.fetch(place, GET))).reason is ClientFault.ENCODED
 
 
+async def test_who_is_cancelled_while_it_closes_has_closed_all(tmp_path: Path) -> None:
+    """Each kept connection, not the first of them alone."""
+    async with scripted(tmp_path, says(b"HTTP/1.1 204 No Content\r\n\r\n")) as (client, place):
+        async with client.stream(place, GET) as one, client.stream(place, GET) as another:
+            assert [piece for answer in (one, another) async for piece in answer.chunks()] == []
+        kept = [line.stream for lines in client._kept.values() for line in lines]
+        with trio.CancelScope() as scope:
+            scope.cancel()
+            await client.aclose()
+        assert [stream.socket.fileno() for stream in kept] == [-1, -1]
+
+
 async def test_no_compression_is_asked_for(tmp_path: Path) -> None:
     async def header(request: Request) -> Response:
         return Response.json({"accepts": request.header("accept-encoding")})
