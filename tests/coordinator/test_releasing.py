@@ -4,7 +4,6 @@ import subprocess
 import sys
 import threading
 from collections.abc import Iterator
-from pathlib import Path
 from weakref import finalize, ref
 
 import pytest
@@ -23,7 +22,6 @@ from coordinator.publishing import declarations
 from tests.coordinator.models import model
 
 COUNT = 3 * LARGE
-ROOT = Path(__file__).parents[2]
 
 
 class Gone:
@@ -183,17 +181,3 @@ async def test_a_coordinator_has_a_thread_for_it() -> None:
         nursery.cancel_scope.cancel()  # what the thread has begun it does: the clock has not waited for it
     assert len(where) == 1 and here not in where
     assert not releasing._open
-
-
-AT_ITS_END = """
-import string, sys
-import coordinator.base.releasing as module
-class Large(module.ReleasedInSlices): pass
-string.kept = Large()  # of a module that is emptied after ours
-sys.kept = [module, string]
-"""
-
-
-def test_one_that_is_left_when_the_interpreter_ends_says_nothing() -> None:
-    done = subprocess.run([sys.executable, "-c", AT_ITS_END], cwd=ROOT, capture_output=True, text=True, check=False)
-    assert (done.returncode, done.stderr) == (0, "")

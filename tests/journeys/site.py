@@ -13,6 +13,7 @@ import itertools
 import os
 import shutil
 import subprocess
+import sys
 import time
 import warnings
 from collections.abc import Callable, Iterator, Sequence
@@ -23,9 +24,9 @@ from pathlib import Path
 import pytest
 
 from holdfast.client import NotFound
+from tests.citations import ROOT
 from tests.holdfast.operator_lab import UNGUARDED, Lab, running
 from tests.journeys.gateway import Gateway
-from tests.world import programs
 from tests.world.pauses import pauses
 from tests.world.slow_link import SlowLink, run
 
@@ -74,8 +75,11 @@ class SiteNode(Gateway):
     namespace = ""
 
     def start(self) -> None:
-        words, log = ("--config", self.folder / "agent.toml"), self.folder / "log"
-        self.process = programs.start("holdfast-agent", *words, folder=self.folder, log=log, namespace=self.namespace)
+        words = [sys.executable, "-c", "from agent.command import main; main()", "--config", self.folder / "agent.toml"]
+        command = ["ip", "netns", "exec", self.namespace, *map(str, words)]
+        environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+        with (self.folder / "log").open("ab") as said:
+            self.process = subprocess.Popen(command, cwd=self.folder, env=environment, stdout=said, stderr=said)
         self.until(self.answers)
 
     @property

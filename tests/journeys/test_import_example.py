@@ -193,8 +193,8 @@ def held(gateway):
     ],
 )
 def test_real_routes_reach_a_node(lab, gateway, tmp_path, real_lists, services, least):
-    """rules S5, S6, S26, S71, S81: compile, increment, activation, projection. One way to each site, and for long all of
-    them, as the example has it.
+    """rules S5, S6, S26, S71, S81: compile, increment, activation, projection. One way to each site; and all, as
+    the example has it, where it may take longer.
     """
     ways = []
     if services is not None:

@@ -7,7 +7,6 @@ once who asked is gone.
 """
 
 import atexit
-import ctypes
 import gc
 import importlib
 import marshal
@@ -35,7 +34,6 @@ ANOTHER_CLOCK = "agent-by-another-clock"
 MODULES = PROGRAMS | {ANOTHER_CLOCK: "tests.journeys.agent_process"}
 DAEMONS = ("holdfast-coordinator", "holdfast-agent", ANOTHER_CLOCK)
 MOST_BYTES = 1 << 20
-CLONE_NEWNET = 0x40000000
 PACKAGES = ("holdfast", "coordinator", "agent")
 LATE = (
     "certifi",
@@ -144,19 +142,10 @@ def take_over(descriptors: Sequence[int]) -> None:
     sys.stderr = open(2, "w", buffering=1, errors="backslashreplace", closefd=False)  # noqa: SIM115
 
 
-def enter(namespace: str) -> None:
-    """A network of its own, as `ip netns exec` enters it."""
-    with open(f"/run/netns/{namespace}", "rb") as found:  # noqa: PTH123 - a descriptor is all that is wanted
-        if ctypes.CDLL(None, use_errno=True).setns(found.fileno(), CLONE_NEWNET):
-            raise OSError(ctypes.get_errno(), "setns", namespace)
-
-
 def become(job: dict, descriptors: list[int]) -> None:
     """The process that was asked for, as exec would leave it. `script`: the one that stands in for it, if one does; a
     warning is an error to those that a test has started by itself.
     """
-    if job.get("namespace"):
-        enter(job["namespace"])
     os.chdir(job["folder"])
     os.umask(job["umask"])
     os.environ.clear()

@@ -94,17 +94,11 @@ def run(
 
 
 def start(
-    program: str,
-    *arguments: object,
-    folder: Path,
-    log: Path,
-    environment: Mapping[str, str] | None = None,
-    namespace: str = "",
+    program: str, *arguments: object, folder: Path, log: Path, environment: Mapping[str, str] | None = None
 ) -> Process:
-    """What it says is added to `log`. `namespace`: the name of a network that it is in (`ip netns`)."""
+    """What it says is added to `log`."""
     with log.open("ab") as said, Path(os.devnull).open("rb") as nothing:
-        descriptors = (nothing.fileno(), said.fileno(), said.fileno())
-        return _forked(program, arguments, folder, environment, descriptors, namespace)
+        return _forked(program, arguments, folder, environment, (nothing.fileno(), said.fileno(), said.fileno()))
 
 
 def start_by(
@@ -127,7 +121,6 @@ def _forked(
     folder: Path,
     environment: Mapping[str, str] | None,
     descriptors: Sequence[int],
-    namespace: str = "",
 ) -> Process:
     words = [str(word) for word in arguments]
     job = {
@@ -137,7 +130,6 @@ def _forked(
         "environment": {**(os.environ if environment is None else environment), "PYTHONPATH": str(ROOT)},
         "umask": present_umask(),
         "script": "",
-        "namespace": namespace,
     }
     return forked(_server(), job, [program, *words], descriptors)
 
