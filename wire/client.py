@@ -140,14 +140,10 @@ class HttpClient(Generic[Place]):
         await self._put_back(place, line)
 
     async def aclose(self) -> None:
-        """Also those that are put back meanwhile. Who is cancelled while it closes has closed all of them: nothing here
-        waits for the other end.
-        """
-        with trio.CancelScope(shield=True):
-            while self._kept:
-                _, lines = self._kept.popitem()
-                for line in lines:
-                    await trio.aclose_forcefully(line.stream)
+        """Also those that are put back meanwhile."""
+        while self._kept:
+            _, lines = self._kept.popitem()
+            await _end(lines)
 
     async def _begin(self, place: Place, call: Call) -> KeptConnection:
         """A kept connection may have been closed meanwhile: requests are idempotent, so a new one is tried (D-50)."""
@@ -184,8 +180,7 @@ class HttpClient(Generic[Place]):
         else:
             ended.append(line)
         self._kept[place] = fresh
-        for old in ended:
-            await trio.aclose_forcefully(old.stream)
+        await _end(ended)
 
 
 class HttpsConnector:
@@ -408,6 +403,13 @@ class UnixConnector:
             except OSError as error:
                 raise ClientError(ClientFault.CONNECT_FAILED, f"{place}: {error.strerror}") from error
         raise ClientError(ClientFault.TIMED_OUT, f"{place} does not take connections")
+
+
+async def _end(lines: Iterable[KeptConnection]) -> None:
+    """All of them, also where it is cancelled meanwhile: nothing here waits for the other end."""
+    with trio.CancelScope(shield=True):
+        for line in lines:
+            await trio.aclose_forcefully(line.stream)
 
 
 async def _begin(line: KeptConnection, call: Call) -> None:
