@@ -75,6 +75,11 @@ def pytest_xdist_make_scheduler(config, log):
         def _split_scope(self, nodeid):
             return order.unit(nodeid)
 
+        def _assign_work_unit(self, node):
+            worker = int(node.gateway.id.removeprefix("gw"))
+            self.workqueue.move_to_end(order.next_unit(self.workqueue, worker), last=False)
+            super()._assign_work_unit(node)
+
     config.option.loadscopereorder = False
     return InOrder(config, log)
 

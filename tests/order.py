@@ -1,14 +1,16 @@
 """In which order tests are run, and which of them one after the other by the same process.
 
-A file stays with one worker, in its order: what its tests share is made once. Journeys go first, since they wait for
-timers of real programs while others work: begun last, a run would end with one that waits and nobody beside it. Where
-the tests of a journey share nothing, each goes to whoever is free. The house's own rules are one unit: all of them read
-the whole source. Then the files that take longest, of which some have one test: a model that is begun last keeps one
-worker while the others have nothing left.
+A file stays with one worker, in its order: what its tests share is made once. Journeys wait for timers of real
+programs, for three quarters of their time: so two workers of three take those first and the third all else, and the
+processors have work throughout. Were all of them at journeys first, a third of the processors' time would go unused for
+as long as there are any; begun last, a run would end with one that waits and nobody beside it. Where the tests of a
+journey share nothing, each goes to whoever is free. The house's own rules are one unit: all of them read the whole
+source. Then the files that take longest, of which some have one test: a model that is begun last keeps one worker while
+the others have nothing left.
 """
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from functools import cache
 from typing import Any
 
@@ -68,6 +70,13 @@ def unit(node_id: str) -> str:
     if _is_of_the_house(file):
         return HOUSE
     return node_id if file.startswith(_JOURNEYS) and shares_nothing(file) else file
+
+
+def next_unit(waiting: Iterable[str], worker: int) -> str:
+    """Of the units that wait, in their order, the one that this worker takes: the first of its kind, or of any."""
+    waiting = list(waiting)
+    takes_journeys = worker % 3 > 0
+    return next((each for each in waiting if each.startswith(_JOURNEYS) == takes_journeys), waiting[0])
 
 
 def begun_elsewhere(found: Sequence[Any], worker: int, workers: int) -> list[Any]:

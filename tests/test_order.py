@@ -18,6 +18,13 @@ def test_journeys_are_first_then_what_is_long_then_the_files_with_the_most_tests
     assert in_order(*few, *many, *long, *longest, *journey) == [*journey, *longest, *long, *many, *few]
 
 
+def test_of_three_workers_two_take_journeys_first_and_none_goes_without_work():
+    waiting = [f"{APART}::a", TOGETHER, FEW, MANY]
+    assert [order.next_unit(waiting, worker) for worker in range(6)] == [FEW, waiting[0], waiting[0]] * 2
+    assert [order.next_unit(waiting[:2], worker) for worker in range(3)] == [waiting[0]] * 3
+    assert [order.next_unit(waiting[2:], worker) for worker in range(3)] == [FEW] * 3
+
+
 def test_each_worker_begins_elsewhere_and_comes_to_the_same_order():
     files = [f"tests/agent/test_{letter}.py" for letter in "abcde"]
     begun = [order.begun_elsewhere(files, worker, 4) for worker in range(4)]
