@@ -42,6 +42,7 @@ import json
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import groupby
 from typing import NamedTuple
 
 from sqlalchemy import bindparam, case, func, insert, select, update
@@ -491,8 +492,8 @@ def _is_recovered(transaction: Transaction, node_id: str, scope: str, last: tupl
 
 
 def _write(transaction: Transaction, accepted: Sequence[_Accepted], read: _Read) -> None:
-    """All of it with few statements: thousands of nodes may get a new head at once. Refusals come before heads, as in a
-    batch of reports, so that the two never wait for each other.
+    """All of it with few statements: thousands of nodes may get a new head at once. Refusals come before heads, and both
+    in the order of the key, as in a batch of reports, so that the two never wait for each other.
     """
     publications = [candidate.publication for candidate in accepted]
     refusal_records.settle(transaction, [outcome for publication in publications for outcome in publication.outcomes])
@@ -503,13 +504,21 @@ def _write(transaction: Transaction, accepted: Sequence[_Accepted], read: _Read)
     documents.put_heads(transaction, replaced)
     records.add_nodes(transaction, [row for publication in publications for row in publication.rows], keep=True)
     scope_versions.advance(transaction, _counters(accepted))
-    is_renewal = [candidate.changed.is_renewal for candidate in accepted]
-    rows = [_head_row(candidate.changed) for candidate in accepted]
-    transaction.put(schema.heads, [row for row, renews in zip(rows, is_renewal, strict=True) if not renews])
-    transaction.run_many(_RENEWED, [_renewal_row(row) for row, renews in zip(rows, is_renewal, strict=True) if renews])
+    _write_heads(transaction, [candidate.changed for candidate in accepted])
     _write_entries(transaction, accepted)
     rows = [{"node": publication.node_id, "number": publication.head.config_version} for publication in publications]
     transaction.run_many(_NUMBERED, rows)
+
+
+def _write_heads(transaction: Transaction, written: Sequence[_Changed]) -> None:
+    """In the order of the key, though it takes two statements; mostly all are renewals, or none is."""
+    ordered = sorted(written, key=lambda changed: changed.publication.node_id)
+    for renews, some in groupby(ordered, key=lambda changed: changed.is_renewal):
+        rows = map(_head_row, some)
+        if renews:
+            transaction.run_many(_RENEWED, list(map(_renewal_row, rows)))
+        else:
+            transaction.put(schema.heads, list(rows))
 
 
 def _counters(accepted: Sequence[_Accepted]) -> dict[str, int]:

@@ -8,13 +8,17 @@
 A node is believed of its own scopes alone, and of what it has only what was published for it under exactly that version
 with exactly that content (rules S70): any other claim changes nothing here. Begin and end stand in the audit log, in
 which a node that flaps fills ten lines an hour.
+
+Reports and publications write rows of the same nodes at a time. Both write refusals first and heads after them, each in
+the order of the key, so that the two never wait for each other.
 """
 
 import json
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from operator import itemgetter
+from typing import Any, NamedTuple
 
 from sqlalchemy import bindparam, delete, func, insert, select, update
 from sqlalchemy.engine import Row
@@ -103,6 +107,7 @@ def report(transaction: Transaction, batch: Sequence[ReceivedHeartbeat]) -> None
         return
     known = report_check.published_marks(transaction, set(_claims(concerned)))
     listings = report_check.listed_marks(transaction, {report.node_id for report, _ in concerned})
+    steps, ask = list[_Change](), set[str]()
     for report, scopes in concerned:
         listed = listings.get(report.node_id, {})
         for scope in scopes:
@@ -112,18 +117,23 @@ def report(transaction: Transaction, batch: Sequence[ReceivedHeartbeat]) -> None
             before = kept[report.node_id].get(scope)
             after = follow(before, _statement(report, scope), listed.get(scope), transaction.now)
             if after != before:
-                _write(transaction, (report.node_id, scope), before, after)
-                _ask_for_head(transaction, report.node_id, after, listed.get(scope))
+                steps.append(_Change((report.node_id, scope), before, after))
                 _keep(kept[report.node_id], scope, after)
+                if _is_to_be_asked(after, listed.get(scope)):
+                    ask.add(report.node_id)
+    _write_all(transaction, steps)
+    _ask_for_heads(transaction, sorted(ask))
 
 
 def settle(transaction: Transaction, outcomes: Sequence[RefusalOutcome]) -> None:
     """A refusal of another content that was reported meanwhile stays as it is."""
     found = of_nodes(transaction, sorted({outcome.node_id for outcome in outcomes}))
+    steps = []
     for outcome in outcomes:
         before = found[outcome.node_id].get(outcome.scope)
         if before is not None and before.refused.content_hash == outcome.refused_hash:
-            _write(transaction, (outcome.node_id, outcome.scope), before, outcome.after)
+            steps.append(_Change((outcome.node_id, outcome.scope), before, outcome.after))
+    _write_all(transaction, steps)
 
 
 _FORGET = delete(schema.standing_refusals).where(schema.standing_refusals.c.node_id == bindparam("gone"))
@@ -165,6 +175,18 @@ def _detail(each: ReceivedHeartbeat, scope: str) -> str:
 # ---- the table
 
 
+class _Change(NamedTuple):
+    line: Line
+    before: KeptRefusal | None
+    after: KeptRefusal | None
+
+
+def _write_all(transaction: Transaction, steps: Sequence[_Change]) -> None:
+    """In the order of the key; of one line in the order in which they came."""
+    for line, before, after in sorted(steps, key=itemgetter(0)):
+        _write(transaction, line, before, after)
+
+
 def _write(transaction: Transaction, line: Line, before: KeptRefusal | None, after: KeptRefusal | None) -> None:
     table = schema.standing_refusals
     mine = (table.c.node_id == line[0]) & (table.c.scope == line[1])
@@ -203,15 +225,17 @@ def _answer(refusal: KeptRefusal) -> dict[str, object]:
     return {**about, "reason": refusal.reason, "step": refusal.step, "detail": refusal.detail, "running": running}
 
 
-def _ask_for_head(
-    transaction: Transaction, node_id: str, after: KeptRefusal | None, listed: ReportedMark | None
-) -> None:
-    """Once it has what was renewed for it, what is declared is to be offered again: at the next look (publisher.py)."""
-    if after is None or listed is None or after.running != listed:
-        return
+def _is_to_be_asked(after: KeptRefusal | None, listed: ReportedMark | None) -> bool:
+    """Once it has what was renewed for it, what is declared is to be offered again."""
+    return after is not None and listed is not None and after.running == listed
+
+
+def _ask_for_heads(transaction: Transaction, node_ids: Sequence[str]) -> None:
+    """At the next look (publisher.py)."""
     heads = schema.heads
-    mine = (heads.c.node_id == node_id) & (heads.c.refresh_after > int(transaction.now))
-    transaction.run(update(heads).where(mine).values(refresh_after=int(transaction.now)))
+    mine = (heads.c.node_id == bindparam("node")) & (heads.c.refresh_after > int(transaction.now))
+    at_once = update(heads).where(mine).values(refresh_after=int(transaction.now))
+    transaction.run(at_once, [{"node": node_id} for node_id in node_ids])
 
 
 def _keep(kept: dict[str, KeptRefusal], scope: str, after: KeptRefusal | None) -> None:
