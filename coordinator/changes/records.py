@@ -318,13 +318,14 @@ def move(
     """Nodes of a change go to a step. What is released is released of all that this change has superseded, too."""
     table, values = schema.change_nodes, {"step": step.value, "ring": ring}
     released_at = transaction.now if step is Step.RELEASED else None
+    superseded = superseded_changes(transaction, record.change_id) if step is Step.RELEASED else []
     for chunk in chunks(sorted(node_ids)):
         here = table.c.node_id.in_(chunk)
         mine = here & (table.c.change_id == record.change_id)
+        _lock(transaction, here & table.c.change_id.in_([record.change_id, *superseded]))
         transaction.run(update(table).where(mine).values(**values, released_at=released_at))
-        if step is Step.RELEASED:
-            for change_id in superseded_changes(transaction, record.change_id):
-                transaction.run(delete(table).where(here, table.c.change_id == change_id))
+        if superseded:
+            transaction.run(delete(table).where(here, table.c.change_id.in_(superseded)))
     cluster_state.raise_generations(transaction, node_ids)
 
 
@@ -342,6 +343,8 @@ def supersede(
     withdrawn = sorted(node.node_id for node in rows if node.step is Step.OFFERED)
     mine = table.c.change_id == earlier.change_id
     both = table.c.change_id.in_([earlier.change_id, *superseded_changes(transaction, earlier.change_id)])
+    for chunk in chunks(sorted({*let_go, *withdrawn})):
+        _lock(transaction, both & table.c.node_id.in_(chunk))
     for chunk in chunks(let_go):
         transaction.run(delete(table).where(both, table.c.node_id.in_(chunk)))
     for chunk in chunks(withdrawn):
@@ -363,6 +366,7 @@ def leave_aside(transaction: Transaction, change_id: int, node_ids: Collection[s
     table = schema.change_nodes
     for chunk in chunks(sorted(node_ids)):
         mine = (table.c.change_id == change_id) & table.c.node_id.in_(chunk)
+        _lock(transaction, mine)
         transaction.run(update(table).where(mine).values(ring=None))
 
 
@@ -371,6 +375,7 @@ def forget_votes_of_failed(transaction: Transaction, change_id: int) -> None:
     table = schema.change_nodes
     mine = (table.c.change_id == change_id) & (table.c.step != Step.RELEASED.value)
     failed = table.c.outcome.in_(sorted(FAILED))
+    _lock(transaction, mine & failed)
     transaction.run(update(table).where(mine, failed).values(votes="{}"))
 
 
@@ -379,8 +384,9 @@ def let_go(transaction: Transaction, record: ChangeRecord, node_ids: Collection[
     superseded holds nobody any more, either.
     """
     table = schema.change_nodes
-    over = [record.change_id, *superseded_changes(transaction, record.change_id)]
-    transaction.run(delete(table).where(table.c.change_id.in_(over)))
+    over = table.c.change_id.in_([record.change_id, *superseded_changes(transaction, record.change_id)])
+    _lock(transaction, over)
+    transaction.run(delete(table).where(over))
     cluster_state.raise_generations(transaction, node_ids)
 
 
@@ -513,4 +519,15 @@ _NODE_COLUMNS = tuple(column.name for column in schema.change_nodes.c)
 def forget_node(transaction: Transaction, node_id: str) -> None:
     """Its membership has ended: no change waits for it."""
     table = schema.change_nodes
+    _lock(transaction, table.c.node_id == node_id)
     transaction.run(delete(table).where(table.c.node_id == node_id))
+
+
+def _lock(transaction: Transaction, chosen: ColumnElement[bool]) -> None:
+    """Rows that are written next, in the order in which votes write them (votes.py), so that neither waits for the
+    other: a server takes the rows of a statement as it finds them. SQLite has one writer at a time.
+    """
+    if transaction.connection.dialect.name != "sqlite":
+        table = schema.change_nodes
+        key = (table.c.node_id, table.c.change_id)
+        transaction.rows(select(*key).where(chosen).order_by(*key).with_for_update())

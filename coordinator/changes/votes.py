@@ -257,7 +257,7 @@ def _read_listing(row: "Row[Any]") -> ListedHead:
 
 
 def _write(transaction: Transaction, rows: Sequence[ChangeNode]) -> None:
-    """In the order of the key, so that two replicas never wait for each other."""
+    """By node and change, so that nobody who writes such rows waits for another one who does (records.py)."""
     table = schema.change_nodes
     this = update(table).where(table.c.change_id == bindparam("change"), table.c.node_id == bindparam("node"))
     values = this.values(

@@ -45,7 +45,7 @@ def revoke_node(database: Database, node_id: str, *, reason: str, actor: str, no
 def take_out(transaction: Transaction, reasons: Mapping[str, str]) -> frozenset[str]:
     """Members that are not revoked, and why. The nodes whose heads have to be issued again."""
     before = catalog.load(transaction)
-    for node_id, reason in reasons.items():
+    for node_id, reason in sorted(reasons.items()):  # as reports take their rows
         _put_tombstone(transaction, node_id, Code.REMOVED, reason)
         transaction.run(delete(schema.nodes).where(schema.nodes.c.node_id == node_id))
         last_seen.forget(transaction, node_id)

@@ -492,8 +492,8 @@ def _is_recovered(transaction: Transaction, node_id: str, scope: str, last: tupl
 
 
 def _write(transaction: Transaction, accepted: Sequence[_Accepted], read: _Read) -> None:
-    """All of it with few statements: thousands of nodes may get a new head at once. Refusals come before heads, and both
-    in the order of the key, as in a batch of reports, so that the two never wait for each other.
+    """All of it with few statements: thousands of nodes may get a new head at once. Refusals come before heads, and
+    both in the order of the key, as in a batch of reports, so that the two never wait for each other.
     """
     publications = [candidate.publication for candidate in accepted]
     refusal_records.settle(transaction, [outcome for publication in publications for outcome in publication.outcomes])

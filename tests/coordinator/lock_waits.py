@@ -1,4 +1,4 @@
-"""Two sessions of a PostgreSQL server that meet in rows: one stands still at a place, until another one waits for it."""
+"""Two sessions of a PostgreSQL server that meet in rows: one stands still at a place until another one waits for it."""
 
 import threading
 from collections.abc import Callable
@@ -65,4 +65,4 @@ def until_waiting(database: Database, sessions: int = 1) -> None:
 
 def writes(table: str) -> Callable[[str], bool]:
     """Whether a statement writes a table."""
-    return lambda statement: statement.startswith((f"UPDATE {table} ", f"INSERT INTO {table} ", f"DELETE FROM {table} "))
+    return lambda statement: statement.split(" ", 2)[:2] == ["UPDATE", table] or statement.split(" ", 3)[2] == table

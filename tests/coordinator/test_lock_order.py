@@ -1,17 +1,22 @@
 """Whoever writes rows of several nodes takes them in one order, so that two never wait for each other."""
 
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import replace
 
 import pytest
-from sqlalchemy import select
+from sqlalchemy import select, update
 
+from coordinator.changes import records, votes
+from coordinator.changes.records import CandidateVote, ChangeNode, ChangeRecord
+from coordinator.changes.states import ChangeState, Outcome, Step
+from coordinator.changes.votes import SaidOfChanges, TakenBack
 from coordinator.database import schema
-from coordinator.database.database import Database
+from coordinator.database.database import Database, Transaction
 from coordinator.publishing import heads
 from coordinator.publishing.heads import Publication
 from coordinator.reports import heartbeats, refusal_records
 from coordinator.reports.refusal_records import RefusalOutcome
+from tests.coordinator.candidates import NOW, found
 from tests.coordinator.lock_waits import Session, until_waiting, writes
 from tests.coordinator.picky import Picky
 from tests.coordinator.publishing import DAY, HOUR, STATE, Press
@@ -80,3 +85,52 @@ def settling(press: Press, made: Publication, settled: Collection[str]) -> Publi
         kept = refusal_records.of_nodes(transaction, [made.node_id])[made.node_id][ROUTES]
     outcome = RefusalOutcome(made.node_id, ROUTES, kept.refused.content_hash, replace(kept, renewed_at=press.now))
     return replace(made, outcomes=(outcome,))
+
+
+# ---- votes, and what is decided
+
+
+CHANGE, THREE = 1, ("node-c", "node-a", "node-b")  # in the order in which the server finds them
+HASH = "sha256:" + "ab" * 32
+VOTE = CandidateVote(HASH, "accepted", None, "", "", NOW)
+RECORD = ChangeRecord(CHANGE, NOW, "x", "", ChangeState.ROLLING, "", "", ())
+ACTS: dict[str, Callable[[Transaction], object]] = {
+    "move": lambda transaction: records.move(transaction, RECORD, THREE, Step.RELEASED),
+    "let go": lambda transaction: records.let_go(transaction, RECORD, ()),
+    "leave aside": lambda transaction: records.leave_aside(transaction, CHANGE, THREE),
+    "ask again": lambda transaction: records.forget_votes_of_failed(transaction, CHANGE),
+}
+
+
+@pytest.mark.parametrize("act", ACTS.values(), ids=ACTS.keys())
+def test_votes_and_what_is_decided_of_the_same_nodes(server: Database, act: Callable[[Transaction], object]) -> None:
+    """The votes have come as far as node-b, which somebody else writes, and are to write node-c."""
+    made = [
+        ChangeNode(CHANGE, node_id, (ROUTES,), votes={ROUTES: VOTE}, step=Step.OFFERED, outcome=Outcome.REFUSED)
+        for node_id in THREE
+    ]
+    found(server)
+    with server.change(actor="x", now=NOW) as transaction:
+        records.add_nodes(transaction, made)
+        transaction.audit("x", "x")
+
+    def vote() -> None:
+        rows = {one.node_id: [replace(one, step=Step.RELEASED, outcome="")] for one in made}
+        back = {ROUTES: TakenBack(HASH, "health")}
+        said = [SaidOfChanges(node_id, (), {}, {}, {}, back) for node_id in THREE]
+        with server.record(now=NOW) as transaction:
+            assert votes.take(transaction, rows, said).taken_back == len(THREE)
+
+    def decide() -> None:
+        with server.change(actor="x", now=NOW) as transaction:
+            act(transaction)
+            transaction.audit("x", "x")
+
+    with server.record() as transaction:
+        transaction.run(update(schema.change_nodes).where(schema.change_nodes.c.node_id == "node-b").values(detail="x"))
+        voting = Session(server, vote).start()
+        until_waiting(server)
+        deciding = Session(server, decide).start()
+        until_waiting(server, 2)
+    voting.end()
+    deciding.end()
