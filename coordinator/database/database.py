@@ -2,7 +2,9 @@
 
 Changes of the authoritative state are made one at a time, on every replica: SQLite by BEGIN IMMEDIATE, PostgreSQL by
 one advisory lock held to the end of the transaction. So whatever a change has read still holds when it commits. Reports
-of nodes (`record`) do not take that lock; they never write to the same tables.
+of nodes (`record`) do not take that lock. Where both write rows of several nodes, all take them in one order, or two
+would wait for each other: what was reported, refusals, heads, rows of changes; and in each table by node. A statement
+over many rows takes them as it finds them, so they are locked before it.
 """
 
 import fcntl

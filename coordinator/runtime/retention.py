@@ -1,11 +1,11 @@
 """What goes with time: spent nonces, expired tokens, old events, audit rows, ended changes, and superseded documents
 (rules, Numbers).
 
-`trim` is one transaction and may run as often as one likes. It never touches what a head announces, what a node reports
-to have active (it may have to be signed for it again: standing_refusals.py), the last version of any scope, tombstones,
-trust bundles or recoveries; nor the contents of files that a node goes by still, whatever is declared by now: what was
-replaced stays as long as a change keeps anybody back from what replaced it, and as long as increments do after that, so
-that a change can be taken back.
+`trim` is one transaction, after some for old events, and may run as often as one likes. It never touches what a head
+announces, what a node reports to have active (it may have to be signed for it again: standing_refusals.py), the last
+version of any scope, tombstones, trust bundles or recoveries; nor the contents of files that a node goes by still,
+whatever is declared by now: what was replaced stays as long as a change keeps anybody back from what replaced it, and
+as long as increments do after that, so that a change can be taken back.
 """
 
 import json
@@ -26,13 +26,14 @@ UPLOADS_KEPT_S = DAY
 
 def trim(database: Database, *, now: float, settings: CoordinatorSettings) -> Mapping[str, int]:
     """Rows taken away, by table."""
+    events = _events(database, now, now - settings.event_history_s)
     with database.change(actor="coordinator", now=now, after_move=True) as transaction:
         audited, upto = _audit(transaction, now - settings.audit_history_s)
         gone = {
             "used_nonces": _older(transaction, "used_nonces", "expires_at", now),
             "tokens": _older(transaction, "tokens", "expires_at", now - CLOCK_SKEW_S),
             "token_uses": _uses_of_none(transaction),
-            "events": _events(transaction, now - settings.event_history_s),
+            "events": events,
             **audited,
             "changes": _changes(transaction, now - settings.audit_history_s),
             "documents": _documents(transaction, now, settings),
@@ -75,12 +76,22 @@ def _uses_of_none(transaction: Transaction) -> int:
     return transaction.run(delete(table).where(table.c.jti.not_in(select(tokens.c.jti))))
 
 
-def _events(transaction: Transaction, limit: float) -> int:
-    """Old ones, and those of nodes whose share has become smaller since they reported."""
-    gone = _older(transaction, "events", "received_at", limit)
-    table, most = schema.events, journals.share(transaction)
-    many = select(table.c.node_id).group_by(table.c.node_id).having(func.count() > most)
-    return gone + journals.trim_events(transaction, [row.node_id for row in transaction.rows(many)])
+def _events(database: Database, now: float, limit: float) -> int:
+    """Old ones, and those of nodes whose share has become smaller since they reported. A report trims a journal too: so
+    what is known of a node is locked here as well, of a few nodes at a time, and reports do not wait for all the rest.
+    """
+    table, status = schema.events, schema.node_status
+    with database.read() as transaction:
+        most = journals.share(transaction)
+        old = transaction.rows(select(table.c.node_id).where(table.c.received_at < limit).distinct())
+        many = transaction.rows(select(table.c.node_id).group_by(table.c.node_id).having(func.count() > most))
+    gone, own = 0, select(status.c.node_id).order_by(status.c.node_id).with_for_update()
+    for chunk in documents.chunks(sorted({row.node_id for row in (*old, *many)})):
+        with database.record(now=now) as transaction:
+            transaction.rows(own.where(status.c.node_id.in_(chunk)))
+            gone += transaction.run(delete(table).where(table.c.node_id.in_(chunk), table.c.received_at < limit))
+            gone += journals.trim_events(transaction, {row.node_id for row in many}.intersection(chunk))
+    return gone
 
 
 def _changes(transaction: Transaction, limit: float) -> int:

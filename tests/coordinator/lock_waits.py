@@ -66,3 +66,7 @@ def until_waiting(database: Database, sessions: int = 1) -> None:
 def writes(table: str) -> Callable[[str], bool]:
     """Whether a statement writes a table."""
     return lambda statement: statement.split(" ", 2)[:2] == ["UPDATE", table] or statement.split(" ", 3)[2] == table
+
+
+def deletes(table: str) -> Callable[[str], bool]:
+    return lambda statement: statement.split(" ", 3)[:3] == ["DELETE", "FROM", table]

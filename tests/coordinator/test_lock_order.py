@@ -6,20 +6,23 @@ from dataclasses import replace
 import pytest
 from sqlalchemy import select, update
 
+from coordinator.base.settings import CoordinatorSettings
 from coordinator.changes import records, votes
 from coordinator.changes.records import CandidateVote, ChangeNode, ChangeRecord
 from coordinator.changes.states import ChangeState, Outcome, Step
 from coordinator.changes.votes import SaidOfChanges, TakenBack
-from coordinator.database import schema
+from coordinator.database import journals, schema
 from coordinator.database.database import Database, Transaction
 from coordinator.publishing import heads
 from coordinator.publishing.heads import Publication
 from coordinator.reports import heartbeats, refusal_records
 from coordinator.reports.refusal_records import RefusalOutcome
-from tests.coordinator.candidates import NOW, found
-from tests.coordinator.lock_waits import Session, until_waiting, writes
+from coordinator.runtime import retention
+from tests.coordinator.candidates import NOW, admit, found
+from tests.coordinator.lock_waits import Session, deletes, until_waiting, writes
 from tests.coordinator.picky import Picky
 from tests.coordinator.publishing import DAY, HOUR, STATE, Press
+from tests.coordinator.reports import events, heartbeat
 
 ROUTES = "route_policy"
 NEXT = STATE.replace("www.example", "shop.example").replace("roles: [ingress]", "roles: [ingress, egress_service]")
@@ -134,3 +137,28 @@ def test_votes_and_what_is_decided_of_the_same_nodes(server: Database, act: Call
         until_waiting(server, 2)
     voting.end()
     deciding.end()
+
+
+# ---- journals, and what goes with time
+
+
+def test_reports_that_trim_journals_and_what_goes_with_time(server: Database, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of two nodes, whose events are found the other way round. The reports stand still when they have trimmed the
+    first journal.
+    """
+    monkeypatch.setattr(journals, "MOST_EVENTS", 4)
+    found(server)
+    for node_id in reversed(NODES):
+        admit(server, node_id)
+        heartbeats.record(server, [heartbeat(node_id, journal=events(1, 2, 3, 4))], now=NOW)
+    later = NOW + 60 * DAY
+    said = [heartbeat(node_id, journal=events(5, 6)) for node_id in NODES]
+    reports = Session(server, lambda: heartbeats.record(server, said, now=later), deletes("events")).start()
+    gone: dict[str, int] = {}
+    trim = Session(server, lambda: gone.update(retention.trim(server, now=later, settings=CoordinatorSettings())))
+    trim.start()
+    until_waiting(server)
+    reports.go_on()
+    reports.end()
+    trim.end()
+    assert gone["events"] == 2  # those that the reports have left of the old ones
