@@ -49,6 +49,7 @@ Groups = dict[str, dict[str, dict[Scope, list[Resource]]]]  # by scope type, org
 Pair = tuple[Subject | None, Subject | None]  # a node before and after
 _DIRECTORY, _BOOTSTRAP = Scope(PeerDirectory.TYPE), Scope(NodeBootstrap.TYPE)
 _STORAGE = Scope(StorageDirectory.TYPE)
+MOST_STEPS = 8  # from one model to another, that are looked through
 _ANYBODYS = ""  # no organization's: everybody may know of it
 
 
@@ -63,6 +64,14 @@ def affected_scopes(before: Model, after: Model, few: int = FEW) -> frozenset[To
     found = _work_out(before, after, few)
     after.compared[:] = [(ref(before), found)]
     return found
+
+
+def affected_on_the_way(before: Model, after: Model) -> frozenset[Touched]:
+    """The same, and perhaps more: where the one was made from the other in several steps, what each of them touches,
+    which whoever made it has worked out. While nodes join, who publishes looks at every second state or so.
+    """
+    steps = _steps(before, after)
+    return frozenset[Touched]().union(*(affected_scopes(*step) for step in steps or [(before, after)]))
 
 
 def _work_out(before: Model, after: Model, few: int) -> frozenset[Touched]:
@@ -118,8 +127,25 @@ def changed_members(before: Model, after: Model) -> set[str]:
 
 
 def _origin(before: Model, after: Model) -> ModelOrigin | None:
-    """Where the one was made from the other: then nobody need look at all of both."""
-    return after.origin if after.origin is not None and after.origin.before() is before else None
+    """Where the one was made from the other, in a few steps: then nobody need look at all of both."""
+    origins = [made.origin for _, made in _steps(before, after) if made.origin is not None]
+    if not origins:
+        return None
+    resources = frozenset[Key]().union(*(origin.resources for origin in origins))
+    return ModelOrigin(ref(before), resources, frozenset[str]().union(*(origin.members for origin in origins)))
+
+
+def _steps(before: Model, after: Model) -> list[tuple[Model, Model]]:
+    """By which the one was made from the other, the last first; none where that is not known."""
+    found: list[tuple[Model, Model]] = []
+    made = after
+    while made is not before and len(found) < MOST_STEPS:
+        earlier = None if made.origin is None else made.origin.before()
+        if earlier is None:
+            return []
+        found.append((earlier, made))
+        made = earlier
+    return found if made is before else []
 
 
 def _own(before: Model, after: Model, old: Subject | None, new: Subject | None) -> Iterator[Touched]:

@@ -27,8 +27,10 @@ Rejected:
 import hashlib
 import struct
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterable, Iterator, Set
+from collections.abc import Iterable, Iterator, Mapping, Set
+from dataclasses import dataclass, field
 from functools import lru_cache
+from itertools import chain
 
 from coordinator.declared import site_relays
 from coordinator.declared.kinds import PeerPolicy
@@ -84,8 +86,8 @@ def _choose_on_rings(model: Model, subject: Subject, count: int) -> list[str]:
     """In the order of its points."""
     policy = policy_of(model, subject)
     organizations = visible_organizations(subject)
-    rings = [_ring(model, policy, organization) for organization in organizations]
-    leaving = [_ring(model, policy, _leaving(organization)) for organization in organizations]
+    rings = _rings_of(model, policy, organizations)
+    leaving = _rings_of(model, policy, map(_leaving, organizations))
     found: list[str] = []
     taken = {subject.node_id}
     for point in _points(subject.node_id, count):
@@ -95,6 +97,12 @@ def _choose_on_rings(model: Model, subject: Subject, count: int) -> list[str]:
         taken.add(next_one)
         found.append(next_one)
     return found
+
+
+def _rings_of(model: Model, policy: PeerPolicy | None, organizations: Iterable[str]) -> list[Ring]:
+    """Those on which anybody stands."""
+    found = (_ring(model, policy, organization) for organization in organizations)
+    return [ring for ring in found if ring.places]
 
 
 def possible_choosers(model: Model, other: Subject) -> frozenset[str]:
@@ -235,15 +243,15 @@ def take_over(before: Model, after: Model, changed: Set[str]) -> None:
 def _take_over_rings(before: Model, after: Model, changed: Set[str]) -> None:
     policies = {name_of(policy): policy for policy in (*before.peer_policies, None)}
     for name, rings in before.rings.copy().items():
-        found = dict(rings)
+        edits: Edits = {}
         for node_id in changed:
             place = (_place(node_id), node_id)
             old, new = (_on_rings(policies[name], model.subjects.get(node_id)) for model in (before, after))
             for organization in old - new:
-                found[organization] = _without(found[organization], [place])
+                _edit_of(edits, organization).gone.append(place)
             for organization in new - old:
-                found[organization] = _with(found.get(organization, _EMPTY), [place])
-        after.rings[name] = found
+                _edit_of(edits, organization).come.append(place)
+        after.rings[name] = _edited(rings, edits)
 
 
 def _on_rings(policy: PeerPolicy | None, subject: Subject | None) -> frozenset[str]:
@@ -253,15 +261,15 @@ def _on_rings(policy: PeerPolicy | None, subject: Subject | None) -> frozenset[s
 def _take_over_throws(before: Model, after: Model, changed: Set[str]) -> None:
     if not before.throws:
         return
-    found = {policy: dict(rings) for policy, rings in before.throws.copy().items()}
+    edits: dict[str, Edits] = {}
     for node_id in changed:
         old, new = (dict(_throws_of(model, model.subjects.get(node_id))) for model in (before, after))
         for (policy, organization), thrown in old.items() if old != new else ():
-            found[policy][organization] = _without(found[policy][organization], thrown)
+            _edit_of(edits.setdefault(policy, {}), organization).gone.extend(thrown)
         for (policy, organization), thrown in new.items() if old != new else ():
-            of_policy = found.setdefault(policy, {})
-            of_policy[organization] = _with(of_policy.get(organization, _EMPTY), thrown)
-    after.throws.update(found)
+            _edit_of(edits.setdefault(policy, {}), organization).come.extend(thrown)
+    known = before.throws.copy()
+    after.throws.update({name: _edited(known.get(name, {}), edits.get(name, {})) for name in {*known, *edits}})
 
 
 def _throws_of(model: Model, subject: Subject | None) -> Iterator[tuple[tuple[str, str], list[tuple[int, str]]]]:
@@ -271,20 +279,37 @@ def _throws_of(model: Model, subject: Subject | None) -> Iterator[tuple[tuple[st
         yield from (((policy, organization), thrown) for organization in visible_organizations(subject))
 
 
-def _with(ring: Ring, entries: Iterable[tuple[int, str]]) -> Ring:
+@dataclass
+class _Edit:
+    """What goes from a ring and what comes onto it: a place, and whose."""
+
+    gone: list[tuple[int, str]] = field(default_factory=list)
+    come: list[tuple[int, str]] = field(default_factory=list)
+
+
+Edits = dict[str, _Edit]  # by organization
+
+
+def _edit_of(edits: Edits, organization: str) -> _Edit:
+    return edits.setdefault(organization, _Edit())
+
+
+def _edited(rings: Mapping[str, Ring], edits: Edits) -> Mapping[str, Ring]:
+    """Copied once for all that is another: nobody's ring has the points of the whole fleet."""
+    return (
+        {**rings, **{of: _edited_ring(rings.get(of, _EMPTY), edit) for of, edit in edits.items()}} if edits else rings
+    )
+
+
+def _edited_ring(ring: Ring, edit: _Edit) -> Ring:
     places, node_ids = ring.places.copy(), ring.node_ids.copy()
-    for place, node_id in entries:
+    for place, node_id in edit.gone:
+        at = node_ids.index(node_id, bisect_left(places, place))
+        del places[at], node_ids[at]
+    for place, node_id in edit.come:
         at = bisect_left(places, place)
         places.insert(at, place)
         node_ids.insert(at, node_id)
-    return Ring(places, node_ids)
-
-
-def _without(ring: Ring, entries: Iterable[tuple[int, str]]) -> Ring:
-    places, node_ids = ring.places.copy(), ring.node_ids.copy()
-    for place, node_id in entries:
-        at = node_ids.index(node_id, bisect_left(places, place))
-        del places[at], node_ids[at]
     return Ring(places, node_ids)
 
 
@@ -292,11 +317,11 @@ def _next(rings: list[Ring], point: int, taken: set[str]) -> str | None:
     """The first member at or after a point, over all rings, that is not taken."""
     nearest: tuple[int, str] | None = None
     for ring in rings:
-        start = bisect_left(ring.places, point)
-        for step in range(len(ring.places)):
-            index = (start + step) % len(ring.places)
-            if ring.node_ids[index] not in taken:
-                found = ((ring.places[index] - point) % _CIRCLE, ring.node_ids[index])
+        places, node_ids = ring.places, ring.node_ids
+        start = bisect_left(places, point)
+        for index in chain(range(start, len(places)), range(start)):
+            if node_ids[index] not in taken:
+                found = ((places[index] - point) % _CIRCLE, node_ids[index])
                 nearest = found if nearest is None else min(nearest, found)
                 break
     return nearest[1] if nearest else None

@@ -4,6 +4,7 @@ import gc
 import sys
 from collections.abc import Callable
 from dataclasses import replace
+from itertools import pairwise
 from weakref import ref
 
 import pytest
@@ -11,7 +12,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from coordinator.declared import peers, views
-from coordinator.declared.change_impact import FEW, affected_scopes, changed_members, changed_resources
+from coordinator.declared.change_impact import (
+    FEW,
+    affected_on_the_way,
+    affected_scopes,
+    changed_members,
+    changed_resources,
+)
 from coordinator.declared.kinds import (
     Config,
     ConfigFile,
@@ -26,6 +33,7 @@ from coordinator.declared.kinds import (
     Site,
 )
 from coordinator.declared.model import Model, Subject
+from coordinator.declared.next_model import next_model
 from snapshot.identifiers import Scope
 from tests.coordinator.models import NODES, changes, entry, labels, model, models
 from tests.examples import examples
@@ -258,3 +266,18 @@ def test_no_model_is_kept_by_the_next_one() -> None:
     gone = ref(before.pop())
     gc.collect()
     assert gone() is None
+
+
+def test_what_several_steps_touch_is_not_worked_out_again() -> None:
+    """Who publishes looks at every second state while nodes join; a node that was known and is forgotten again is named
+    all the same.
+    """
+    states = [model(*crowd(40))]
+    for number in range(3):
+        states.append(next_model(states[-1], {}, {"m": entry("m") if number % 2 == 0 else None}))
+    first = calls(lambda: [affected_scopes(*step) for step in pairwise(states)])
+    found: list[frozenset[tuple[str, Scope]]] = []
+    assert calls(lambda: found.append(affected_on_the_way(states[0], states[2]))) < first / 20
+    assert found[0] == affected_scopes(*states[:2]) | affected_scopes(*states[1:3])
+    assert affected_scopes(states[0], states[2]) == frozenset()
+    assert affected_on_the_way(states[0], model(*crowd(40))) == frozenset()

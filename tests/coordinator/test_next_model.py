@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from coordinator.base.settings import CoordinatorSettings
 from coordinator.declared import peers, views
-from coordinator.declared.change_impact import affected_scopes
+from coordinator.declared.change_impact import affected_on_the_way, affected_scopes
 from coordinator.declared.foresight import warnings
 from coordinator.declared.kinds import Node, Selector, Service, Site
 from coordinator.declared.model import Model
@@ -59,14 +59,17 @@ def made_sound(state: Model) -> Model:
 @examples(250)
 @given(changes(), changes(), st.booleans())
 def test_it_says_what_a_model_says_that_was_read_whole(change, later, is_sound) -> None:
-    """Also where that was made from another one itself."""
-    before = made_sound(change[0]) if is_sound else change[0]
+    """Also where that was made from another one itself, and of both together."""
+    before = first = made_sound(change[0]) if is_sound else change[0]
+    states = [first]  # or what lies between is forgotten
     said(before)
     for wanted in (change[1], later[0], later[1]):
         after = next_model(before, *difference(before, wanted))
         assert affected_scopes(before, after) == affected_scopes(fresh(before), fresh(wanted))
         assert said(after) == said(fresh(wanted))
-        before = after
+        touched = affected_scopes(fresh(first), fresh(wanted))
+        assert affected_scopes(first, after) == touched <= affected_on_the_way(first, after)
+        states.append(before := after)
 
 
 def test_every_index_is_taken_over_by_its_kind() -> None:
