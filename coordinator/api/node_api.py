@@ -143,16 +143,18 @@ class NodeApi:
         self._at.refused_joins.note(address, refused, self._at.now())
 
     async def _grant_documents(self, grant: Grant) -> list[bytes]:
-        """A new member's head is on its way: the database is asked once it is out."""
+        """A new member's head is on its way: once it is out, what it names is at hand, or the database is asked."""
         at, node_id = self._at, grant.member.node_id
         is_new = grant.outcome == "admitted"
         with trio.move_on_after(GRANT_S):
             while True:
                 news = at.board.latest(node_id)
-                if not is_new or (news is not None and news.pair[1] >= grant.generation):
-                    given = await in_library(self._grants.read, at.database, node_id)
-                    if given is not None:
-                        return given
+                is_out = news is not None and news.base[1] >= grant.generation
+                given = self._grants.find(news, at.publisher.handouts) if is_out else None
+                if given is None and (is_out or not is_new):
+                    given = await in_library(self._grants.read, at.database, node_id, grant.generation)
+                if given is not None:
+                    return given
                 with trio.move_on_after(LOOK_AGAIN_S) as looking:
                     await at.publisher.wait_published(node_id)
                 is_new = is_new and not looking.cancelled_caught  # published elsewhere, perhaps: then ask

@@ -154,10 +154,7 @@ def trust_bundles_in(transaction: Transaction, after: int) -> list[Document]:
 
 
 def trust_bundle_ids(transaction: Transaction, after: int) -> list[str]:
-    table = schema.trust_bundles
-    chosen = select(table.c.snapshot_id).where(table.c.config_version > after)
-    rows = transaction.rows(chosen.order_by(table.c.config_version).limit(MAX_BUNDLES))
-    return [row.snapshot_id for row in rows]
+    return [row.snapshot_id for row in transaction.rows(_BUNDLES_AFTER, {"after": after})]
 
 
 def add_recovery(database: Database, recovery: Recovery, *, actor: str, now: float) -> None:
@@ -470,6 +467,13 @@ def _section_rows(said: "ColumnElement[Any]") -> "Select[Any]":
 
 
 # To make one of these takes as long as to carry it out, and each node that fetches something asks them.
+_bundle = schema.trust_bundles.c
+_BUNDLES_AFTER = (
+    select(_bundle.snapshot_id)
+    .where(_bundle.config_version > bindparam("after"))
+    .order_by(_bundle.config_version)
+    .limit(MAX_BUNDLES)
+)
 _FIND = select(schema.documents).where(schema.documents.c.snapshot_id == bindparam("wanted"))
 _SIZES, _SECTIONS = _section_rows(func.length(schema.objects.c.value)), _section_rows(schema.objects.c.value)
 

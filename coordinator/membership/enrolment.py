@@ -26,6 +26,7 @@ Rejected:
   have to be told by something else which of them are current.
 """
 
+import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
@@ -34,12 +35,18 @@ from sqlalchemy import bindparam, select
 from coordinator.base.refusal import Refused
 from coordinator.database import documents, schema
 from coordinator.database.database import Database, Transaction
-from coordinator.database.documents import container_of
+from coordinator.database.documents import TRUST_BUNDLE, HeadEntry, container_of
 from coordinator.declared.model import MemberEntry
 from coordinator.membership import membership
 from coordinator.membership.join_reading import read_basis
 from coordinator.membership.membership import ForeseenJoins, Grant
 from coordinator.membership.proof import ProvenRequest
+from coordinator.publishing.board import News
+from coordinator.publishing.handouts import Handouts
+from snapshot.container import ChunkParts
+
+NODE_BOOTSTRAP = "node_bootstrap"
+HEAD_BYTES = 64 << 10  # of a head that is read on the event loop: some 300 scopes
 
 
 @dataclass(frozen=True)
@@ -90,20 +97,35 @@ def admit(
 
 class GrantReader:
     """What new members are answered with. Trust bundles are for every one of them and never change under their id, so
-    the bytes of each are read once: a cluster has up to 256.
+    the bytes of each are read once: a cluster has up to 256. What is out for a node since a moment ago is at hand.
     """
 
     def __init__(self) -> None:
         self._bundles: dict[str, bytes] = {}
+        self._chain: tuple[bytes, ...] = ()  # all of them in order, up to `_newest`
+        self._newest = ""
 
-    def read(self, database: Database, node_id: str) -> list[bytes] | None:
-        """The trust bundles in order, then the node's own `node_bootstrap`; None until its head is up to its entry."""
+    def find(self, news: News | None, handouts: Handouts) -> list[bytes] | None:
+        """The trust bundles in order, then the node's own `node_bootstrap`, where all that its newest head names of it
+        is in memory.
+        """
+        named = {} if news is None else _named_by(news.container)
+        bundles, newest = self._chain, self._newest
+        found = handouts.find(named.get(NODE_BOOTSTRAP, ""), news) if named.get(TRUST_BUNDLE) == newest else None
+        return None if found is None else [*bundles, found]
+
+    def read(self, database: Database, node_id: str, generation: int) -> list[bytes] | None:
+        """The same of the database; None until a head of this generation is out. Those that join after the node raise
+        the one of its entry again and again, and say nothing that its grant is made of.
+        """
         with database.read() as transaction:
-            up = [row for row in transaction.rows(_STANDING, {"id": node_id}) if row.published >= row.generation]
-            entry = documents.entries_of(up[0].listing).get("node_bootstrap") if up else None
+            row = next(iter(transaction.rows(_STANDING, {"id": node_id})), None)
+            entry = None if row is None or row.published < generation else _bootstrap_of(row.listing)
             if entry is None:
                 return None
-            bundles = [self._bundle(transaction, id_) for id_ in documents.trust_bundle_ids(transaction, 0)]
+            ids = documents.trust_bundle_ids(transaction, 0)
+            bundles = [self._bundle(transaction, id_) for id_ in ids]
+            self._chain, self._newest = tuple(bundles), ids[-1]
             return [*bundles, container_of(documents.document_in(transaction, node_id, entry.snapshot_id))]
 
     def _bundle(self, transaction: Transaction, snapshot_id: str) -> bytes:
@@ -113,9 +135,18 @@ class GrantReader:
         return self._bundles[snapshot_id]
 
 
-_node, _head = schema.nodes.c, schema.heads.c
-_STANDING = (
-    select(_node.generation, _head.generation.label("published"), _head.listing)
-    .select_from(schema.nodes.join(schema.heads, _node.node_id == _head.node_id))
-    .where(_node.node_id == bindparam("id"))
-)
+_head = schema.heads.c
+_STANDING = select(_head.generation.label("published"), _head.listing).where(_head.node_id == bindparam("id"))
+
+
+def _bootstrap_of(listing: str) -> HeadEntry | None:
+    return documents.entries_of(listing).get(NODE_BOOTSTRAP)
+
+
+def _named_by(head: bytes) -> dict[str, str]:
+    """The documents that a head of ours lists, by scope; none of one that takes long to read."""
+    if len(head) > HEAD_BYTES:
+        return {}
+    parts = ChunkParts([head])
+    parts.opening()
+    return {scope: entry["snapshot_id"] for scope, entry in json.loads(parts.manifest())["scopes"].items()}

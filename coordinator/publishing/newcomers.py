@@ -4,7 +4,7 @@ A node that joins comes into the directories of about as many others as a direct
 hundreds join within a minute, and seven of eight heads that are signed say nothing but that one more is there, while
 the next one waits for its grant. So a node for which nothing has changed but who has joined waits until nobody has
 joined for QUIET_S, and for MOST_S at the longest, and is told of all of them at once. What the newcomer itself is told
-goes out at once, whom it may know among it.
+goes out at once, whom it may know among it; so does what anybody waits for, as a node that asks for its grant again.
 
 Anything else that is declared, revoked, renewed, rolled out or taken back is told at once, with the newcomers. What has
 happened is known by the audit log, which every change of the state is in, and by the members that are others than they
@@ -16,7 +16,7 @@ Rejected: not to raise the generations of these nodes with the join, and to do s
 them with old directories that nobody knows of.
 """
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 
 from coordinator.database import audit_log, catalog
@@ -38,14 +38,16 @@ class Newcomers:
     _waiting: dict[str, float] = field(default_factory=dict)  # since when
     _pressing: set[str] = field(default_factory=set)  # chosen, and not tried yet
 
-    def choose(self, database: Database, due: Sequence[str], now: float) -> list[str]:
-        """Those of the due that do not wait, in their order. `now`: of a monotonic clock."""
+    def choose(self, database: Database, due: Sequence[str], now: float, asked_for: Collection[str] = ()) -> list[str]:
+        """Those of the due that do not wait, in their order. `now`: of a monotonic clock. `asked_for`: whose head
+        somebody waits for.
+        """
         self._look(database, now)
         is_calm = self._joined_at + QUIET_S <= now
         chosen = [
             node_id
             for node_id in due
-            if is_calm or node_id not in self._waiting or self._waiting[node_id] + MOST_S <= now
+            if is_calm or node_id in asked_for or node_id not in self._waiting or self._waiting[node_id] + MOST_S <= now
         ]
         self._pressing = set(chosen)
         self._waiting = {node_id: self._waiting[node_id] for node_id in due if node_id not in self._pressing}

@@ -181,15 +181,14 @@ class Publisher:
 
     async def _publish_due(self) -> None:
         now, round_s = self._now(), self._settings.head_refresh_s / ROUNDS
+        urgent, self._urgent = dict.fromkeys(self._urgent), []
         due = await in_compiler(backlog.due, self._database, now, round_s=round_s, most=BATCH)
         if not due:
             self.health.fault = ""  # what could not be published is not to be any more
         rested = self._resting.ready(due)
         if rested:
-            rested = await in_compiler(self._newcomers.choose, self._database, rested, trio.current_time())
-        first = [node_id for node_id in dict.fromkeys(self._urgent) if node_id in set(rested)]
-        self._urgent.clear()
-        waiting = [*first, *(node_id for node_id in rested if node_id not in set(first))]
+            rested = await in_compiler(self._newcomers.choose, self._database, rested, trio.current_time(), urgent)
+        waiting = [*urgent.keys() & set(rested), *(node_id for node_id in rested if node_id not in urgent)]
         self.health.behind = len(due)
         try:
             await self._publish_all(waiting, now + round_s)

@@ -2,8 +2,10 @@
 
 import pytest
 
+from coordinator.database import catalog
 from coordinator.database.database import Database
 from coordinator.membership import membership, revocation
+from coordinator.membership.enrolment import GrantReader
 from coordinator.publishing.newcomers import MOST_S, QUIET_S, Newcomers
 from tests.coordinator.candidates import NOW, admit, join, remove_node
 from tests.coordinator.publishing import Press
@@ -33,10 +35,10 @@ class Fleet:
     def admit(self, node_id: str) -> None:
         self.members = {**getattr(self, "members", {}), node_id: admit(self.press.database, node_id)}
 
-    def choose(self, later: float = 0.0) -> list[str]:
+    def choose(self, later: float = 0.0, *asked_for: str) -> list[str]:
         """After so many seconds; in the order of their ids."""
         self.time += later
-        return sorted(self.newcomers.choose(self.press.database, self.press.due(), self.time))
+        return sorted(self.newcomers.choose(self.press.database, self.press.due(), self.time, asked_for))
 
     def publish(self, *node_ids: str) -> None:
         for draft in self.press.publish(*node_ids).drafts:
@@ -118,6 +120,17 @@ def test_a_newcomer_whose_head_was_refused_does_not_wait(fleet: Fleet) -> None:
     assert fleet.choose() == ["c", "d"]
 
 
+def test_whose_head_somebody_waits_for_does_not_wait(fleet: Fleet) -> None:
+    """A node whose answer was lost asks again, and is told of who has joined since."""
+    fleet.admit("c")
+    assert fleet.choose() == ["c"]
+    fleet.publish("c")
+    fleet.admit("d")
+    assert fleet.choose(0, "c") == ["c", "d"]
+    fleet.publish("c", "d")
+    assert fleet.choose(QUIET_S - 1) == []
+
+
 def test_who_is_touched_by_one_more_while_it_is_published_may_wait_again(fleet: Fleet) -> None:
     fleet.admit("c")
     assert fleet.choose() == ["c"]
@@ -132,3 +145,19 @@ def test_after_a_start_nobody_waits(fleet: Fleet) -> None:
     fleet.admit("c")
     fleet.newcomers = Newcomers()
     assert fleet.choose() == ["a", "b", "c"]
+
+
+def test_the_grant_of_a_newcomer_is_read_although_another_one_has_joined_since(fleet: Fleet) -> None:
+    """rules J9: its own join is answered by its first head, and by none before that."""
+    fleet.admit("c")
+    with fleet.press.database.read() as transaction:
+        (_, joined_with) = catalog.members(transaction, ["c"])["c"]
+    reader = GrantReader()
+    assert reader.read(fleet.press.database, "c", joined_with) is None
+    fleet.choose()
+    fleet.publish("c")
+    fleet.admit("d")
+    assert "c" in fleet.press.due()
+    given = reader.read(fleet.press.database, "c", joined_with)
+    assert given is not None and len(given) == 2
+    assert reader.read(fleet.press.database, "c", 1 << 40) is None

@@ -14,12 +14,14 @@ from coordinator.api.node_api import LARGE_REPORT_BYTES, PROOFS_PER_MINUTE, REPO
 from coordinator.database import documents, schema, uploads
 from coordinator.database.documents import StoredObject, container_of
 from coordinator.declared import contents
+from coordinator.publishing import heads, newcomers
+from coordinator.publishing.handouts import Handouts
 from coordinator.reports import heartbeat_form
 from snapshot import envelope
 from snapshot.container import ChunkParts
 from snapshot.identifiers import format_time
 from tests.coordinator import reports
-from tests.coordinator.daemon import Follower, TlsNode, refusal, running
+from tests.coordinator.daemon import Follower, Running, TlsNode, refusal, running
 from tests.coordinator.founding import Founded
 from tests.fakes.binary import random_bytes
 from wire import messages
@@ -66,6 +68,36 @@ async def test_a_join_and_again(founded: Founded) -> None:
         follower = Follower(node)
         follower.take(again.documents[1], "snapshot")
         assert set(follower.holder.active) == {"trust_bundle", "node_bootstrap"}
+
+
+PAIR = "\n---\n".join(
+    f"{{kind: Node, id: {id_}, spec: {{roles: [core_mesh], addresses: ['h:1']}}}}" for id_ in ("node-a", "node-b")
+)
+
+
+def _is_behind(at: Running, node_id: str) -> bool:
+    with at.daemon.coordinator.database.read() as transaction:
+        basis = heads.bases(transaction)[node_id]
+    return basis.published < basis.generation
+
+
+async def test_a_grant_waits_for_nobody_who_joins_later(founded: Founded, monkeypatch: pytest.MonkeyPatch) -> None:
+    """rules J9, J12: what others are told of newcomers may wait, and who asks again for its own grant does not; what is
+    in no memory is read.
+    """
+    monkeypatch.setattr(newcomers, "QUIET_S", 3_600.0)
+    monkeypatch.setattr(newcomers, "MOST_S", 3_600.0)
+    async with running(founded) as at:
+        await at.declare(PAIR)
+        node = await at.admit("node-a")
+        other = await at.admit("node-b")
+        assert _is_behind(at, "node-a")
+        again = await node.join(None)
+        assert again.outcome == "already_member" and again.documents[:-1] == node.grant.documents[:-1]
+        assert not _is_behind(at, "node-a")
+        at.daemon.coordinator.publisher.handouts = Handouts(0)
+        first = other.grant.documents
+        assert (await other.join(None)).documents == first and first[:-1] == again.documents[:-1]
 
 
 async def test_a_refused_join_gets_the_code_alone(founded: Founded) -> None:
