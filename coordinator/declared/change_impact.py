@@ -66,7 +66,7 @@ def affected_scopes(before: Model, after: Model, few: int = FEW) -> frozenset[To
     return found
 
 
-def affected_on_the_way(before: Model, after: Model) -> frozenset[Touched]:
+def scopes_on_the_way(before: Model, after: Model) -> frozenset[Touched]:
     """The same, and perhaps more: where the one was made from the other in several steps, what each of them touches,
     which whoever made it has worked out. While nodes join, who publishes looks at every second state or so.
     """

@@ -248,10 +248,10 @@ def _take_over_rings(before: Model, after: Model, changed: Set[str]) -> None:
             place = (_place(node_id), node_id)
             old, new = (_on_rings(policies[name], model.subjects.get(node_id)) for model in (before, after))
             for organization in old - new:
-                _edit_of(edits, organization).gone.append(place)
+                _find_edit(edits, organization).gone.append(place)
             for organization in new - old:
-                _edit_of(edits, organization).come.append(place)
-        after.rings[name] = _edited(rings, edits)
+                _find_edit(edits, organization).come.append(place)
+        after.rings[name] = _edit_rings(rings, edits)
 
 
 def _on_rings(policy: PeerPolicy | None, subject: Subject | None) -> frozenset[str]:
@@ -265,11 +265,11 @@ def _take_over_throws(before: Model, after: Model, changed: Set[str]) -> None:
     for node_id in changed:
         old, new = (dict(_throws_of(model, model.subjects.get(node_id))) for model in (before, after))
         for (policy, organization), thrown in old.items() if old != new else ():
-            _edit_of(edits.setdefault(policy, {}), organization).gone.extend(thrown)
+            _find_edit(edits.setdefault(policy, {}), organization).gone.extend(thrown)
         for (policy, organization), thrown in new.items() if old != new else ():
-            _edit_of(edits.setdefault(policy, {}), organization).come.extend(thrown)
+            _find_edit(edits.setdefault(policy, {}), organization).come.extend(thrown)
     known = before.throws.copy()
-    after.throws.update({name: _edited(known.get(name, {}), edits.get(name, {})) for name in {*known, *edits}})
+    after.throws.update({name: _edit_rings(known.get(name, {}), edits.get(name, {})) for name in {*known, *edits}})
 
 
 def _throws_of(model: Model, subject: Subject | None) -> Iterator[tuple[tuple[str, str], list[tuple[int, str]]]]:
@@ -290,18 +290,16 @@ class _Edit:
 Edits = dict[str, _Edit]  # by organization
 
 
-def _edit_of(edits: Edits, organization: str) -> _Edit:
+def _find_edit(edits: Edits, organization: str) -> _Edit:
     return edits.setdefault(organization, _Edit())
 
 
-def _edited(rings: Mapping[str, Ring], edits: Edits) -> Mapping[str, Ring]:
+def _edit_rings(rings: Mapping[str, Ring], edits: Edits) -> Mapping[str, Ring]:
     """Copied once for all that is another: nobody's ring has the points of the whole fleet."""
-    return (
-        {**rings, **{of: _edited_ring(rings.get(of, _EMPTY), edit) for of, edit in edits.items()}} if edits else rings
-    )
+    return {**rings, **{of: _edit_ring(rings.get(of, _EMPTY), edit) for of, edit in edits.items()}} if edits else rings
 
 
-def _edited_ring(ring: Ring, edit: _Edit) -> Ring:
+def _edit_ring(ring: Ring, edit: _Edit) -> Ring:
     places, node_ids = ring.places.copy(), ring.node_ids.copy()
     for place, node_id in edit.gone:
         at = node_ids.index(node_id, bisect_left(places, place))

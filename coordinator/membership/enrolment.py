@@ -109,7 +109,7 @@ class GrantReader:
         """The trust bundles in order, then the node's own `node_bootstrap`, where all that its newest head names of it
         is in memory.
         """
-        named = {} if news is None else _named_by(news.container)
+        named = {} if news is None else _list_named(news.container)
         bundles, newest = self._chain, self._newest
         found = handouts.find(named.get(NODE_BOOTSTRAP, ""), news) if named.get(TRUST_BUNDLE) == newest else None
         return None if found is None else [*bundles, found]
@@ -143,7 +143,7 @@ def _bootstrap_of(listing: str) -> HeadEntry | None:
     return documents.entries_of(listing).get(NODE_BOOTSTRAP)
 
 
-def _named_by(head: bytes) -> dict[str, str]:
+def _list_named(head: bytes) -> dict[str, str]:
     """The documents that a head of ours lists, by scope; none of one that takes long to read."""
     if len(head) > HEAD_BYTES:
         return {}

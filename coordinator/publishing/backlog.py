@@ -20,7 +20,7 @@ from coordinator.configs.compiled_contents import CompiledContents
 from coordinator.database import catalog
 from coordinator.database.database import Database, Transaction
 from coordinator.declared import views
-from coordinator.declared.change_impact import affected_on_the_way
+from coordinator.declared.change_impact import scopes_on_the_way
 from coordinator.declared.contents import ReadPart
 from coordinator.declared.model import Model
 from coordinator.keys.signing_key import SigningKey
@@ -63,7 +63,7 @@ class Backlog:
 
     def follow(self, model: Model) -> None:
         if self.followed is not None and model is not self.followed:
-            for node_id, scope in affected_on_the_way(self.followed, model):
+            for node_id, scope in scopes_on_the_way(self.followed, model):
                 self.changed.setdefault(node_id, set()).add(scope)
                 self._follow_scopes(model, node_id, scope)
         if len(self._equal) > len(self._held) + MOST_EQUAL:  # each node may hold others

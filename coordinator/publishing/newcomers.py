@@ -21,7 +21,7 @@ from dataclasses import dataclass, field
 
 from coordinator.database import audit_log, catalog
 from coordinator.database.database import Database, Transaction
-from coordinator.declared.change_impact import affected_on_the_way, changed_members, changed_resources
+from coordinator.declared.change_impact import changed_members, changed_resources, scopes_on_the_way
 from coordinator.declared.model import Model
 from coordinator.publishing import heads
 
@@ -72,7 +72,7 @@ class Newcomers:
 
 def _find_touched(transaction: Transaction, before: Model, after: Model) -> set[str]:
     """Of those that have a head: who has none is a newcomer too, and its join is answered by its first."""
-    touched = {node_id for node_id, _ in affected_on_the_way(before, after)} & before.members.keys()
+    touched = {node_id for node_id, _ in scopes_on_the_way(before, after)} & before.members.keys()
     return {node_id for node_id, basis in heads.bases(transaction, sorted(touched)).items() if basis.published}
 
 

@@ -14,10 +14,10 @@ from hypothesis import strategies as st
 from coordinator.declared import peers, views
 from coordinator.declared.change_impact import (
     FEW,
-    affected_on_the_way,
     affected_scopes,
     changed_members,
     changed_resources,
+    scopes_on_the_way,
 )
 from coordinator.declared.kinds import (
     Config,
@@ -277,7 +277,7 @@ def test_what_several_steps_touch_is_not_worked_out_again() -> None:
         states.append(next_model(states[-1], {}, {"m": entry("m") if number % 2 == 0 else None}))
     first = calls(lambda: [affected_scopes(*step) for step in pairwise(states)])
     found: list[frozenset[tuple[str, Scope]]] = []
-    assert calls(lambda: found.append(affected_on_the_way(states[0], states[2]))) < first / 20
+    assert calls(lambda: found.append(scopes_on_the_way(states[0], states[2]))) < first / 20
     assert found[0] == affected_scopes(*states[:2]) | affected_scopes(*states[1:3])
     assert affected_scopes(states[0], states[2]) == frozenset()
-    assert affected_on_the_way(states[0], model(*crowd(40))) == frozenset()
+    assert scopes_on_the_way(states[0], model(*crowd(40))) == frozenset()

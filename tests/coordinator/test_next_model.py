@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from coordinator.base.settings import CoordinatorSettings
 from coordinator.declared import peers, views
-from coordinator.declared.change_impact import affected_on_the_way, affected_scopes
+from coordinator.declared.change_impact import affected_scopes, scopes_on_the_way
 from coordinator.declared.foresight import warnings
 from coordinator.declared.kinds import Node, Selector, Service, Site
 from coordinator.declared.model import Model
@@ -68,7 +68,7 @@ def test_it_says_what_a_model_says_that_was_read_whole(change, later, is_sound) 
         assert affected_scopes(before, after) == affected_scopes(fresh(before), fresh(wanted))
         assert said(after) == said(fresh(wanted))
         touched = affected_scopes(fresh(first), fresh(wanted))
-        assert affected_scopes(first, after) == touched <= affected_on_the_way(first, after)
+        assert affected_scopes(first, after) == touched <= scopes_on_the_way(first, after)
         states.append(before := after)
 
 
