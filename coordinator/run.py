@@ -1,7 +1,7 @@
 """The daemon `holdfast-coordinator`: what is built, and what is started. Its nursery is the table of contents.
 
 servers    who may ask what: listeners.py
-publisher  collector  seen  keeper   documents out, reports in, what goes with time
+publisher  board  collector  seen  keeper    documents out, reports in, what goes with time
 rollouts                             changes, from ring to ring
 door  reminder  lately               operators from afar, what ends, the fleet in numbers
 storages                             what is published, in the stores that are declared
@@ -127,6 +127,7 @@ class Daemon:
         await self.reminder.remind()
         await self.own_report.note()
         async with trio.open_nursery() as nursery:
+            nursery.start_soon(self.coordinator.board.run)
             nursery.start_soon(self.coordinator.collector.run)
             nursery.start_soon(self.coordinator.publisher.run)
             nursery.start_soon(self.coordinator.rollouts.run)

@@ -14,6 +14,7 @@ from a fleet. What is on its way is bounded by its caller's share (`HttpRoute.ea
 import contextlib
 import math
 from collections.abc import AsyncIterable, Iterator
+from contextlib import AbstractContextManager
 from enum import Enum, auto
 
 import h11
@@ -308,20 +309,28 @@ class Connection:
     def allow(self, seconds: float) -> None:
         self._enter(Phase.WORK, seconds)
 
+    def waiting(self, *, yields: bool) -> AbstractContextManager[None]:
+        return self._yielding() if yields else _Wait(self)
+
     @contextlib.contextmanager
-    def waiting(self, *, yields: bool) -> Iterator[None]:
+    def _yielding(self) -> Iterator[None]:
+        scope = trio.CancelScope()
+        with _Wait(self, scope), scope:
+            yield
+
+    def begin_wait(self, scope: trio.CancelScope | None) -> Phase:
+        """Gives the phase that the wait comes out of."""
         self._watch()
         phase, self._phase = self._phase, Phase.WAITING
-        self._wait = trio.CancelScope() if yields else self._scope
+        self._wait = scope or self._scope
         if self._service.stopping:
             self.wind_down()
         self._occupy(-1)
-        try:
-            with self._wait if yields else contextlib.nullcontext():
-                yield
-        finally:
-            self._occupy(1)
-            self._phase = phase
+        return phase
+
+    def end_wait(self, phase: Phase) -> None:
+        self._occupy(1)
+        self._phase = phase
 
     def _watch(self) -> None:
         """From the first long poll to the end of the connection: each poll would cost two system calls more."""
@@ -345,24 +354,22 @@ class Connection:
         if isinstance(body, bytes):
             data = writer.whole(response.status, headers, body)
             self._phase = Phase.ANSWER
-            with self._sending(len(body)):
+            size = len(body)
+            if self._may_give_room_back(size):
+                self._give_room_back()
+                self._service.sending += size
+                try:
+                    await self._write(data)
+                finally:
+                    self._service.sending -= size
+            else:
                 await self._write(data)
         else:
             await self._send_stream(writer.start(response.status, headers), body, response.status)
         self._service.statistics.answered += 1
 
-    @contextlib.contextmanager
-    def _sending(self, size: int) -> Iterator[None]:
-        service = self._service
-        if service.sending + size > self._limits.sending_bytes:
-            yield
-            return
-        self._give_room_back()
-        service.sending += size
-        try:
-            yield
-        finally:
-            service.sending -= size
+    def _may_give_room_back(self, size: int) -> bool:
+        return self._service.sending + size <= self._limits.sending_bytes
 
     async def _send_stream(self, start: bytes, body: AsyncIterable[bytes], status: int) -> None:
         self._phase = Phase.ANSWER
@@ -384,6 +391,10 @@ class Connection:
         rate, begun = self._limits.least_rate, trio.current_time()
         patience = self._limits.stall_s + min(len(data), RATE_WINDOW_BYTES) / rate
         try:
+            self._due = begun + patience
+            if len(data) <= PIECE_BYTES:
+                await self._stream.send_all(data)
+                return
             view = memoryview(data)
             for start in range(0, len(view), PIECE_BYTES):
                 self._due = min(trio.current_time(), begun + start / rate) + patience
@@ -466,6 +477,22 @@ class Connection:
             return
         with trio.move_on_after(FAREWELL_S), contextlib.suppress(trio.BrokenResourceError):
             await self._stream.aclose()
+
+
+class _Wait:
+    """While a handler waits for news. No generator: a poll of a fleet goes through here for each of its answers."""
+
+    __slots__ = ("_connection", "_phase", "_scope")
+
+    def __init__(self, connection: Connection, scope: trio.CancelScope | None = None) -> None:
+        self._connection = connection
+        self._scope = scope
+
+    def __enter__(self) -> None:
+        self._phase = self._connection.begin_wait(self._scope)
+
+    def __exit__(self, *_: object) -> None:
+        self._connection.end_wait(self._phase)
 
 
 def _without_port(value: bytes) -> str:

@@ -86,7 +86,6 @@ class Request:
         "_body",
         "_headers",
         "_incoming",
-        "_query",
         "_received",
         "_target",
         "body_limit",
@@ -110,7 +109,6 @@ class Request:
         self._target = target
         self._headers = headers
         self._incoming = incoming
-        self._query: list[tuple[str, str]] | None = None
         self._received = 0
         self._body: bytes | None = None
 
@@ -131,17 +129,11 @@ class Request:
             raise HttpError(400, "bad_request", f"the header {name} stands there more than once")
         return found[0].decode("latin-1") if found else None
 
-    @property
-    def query(self) -> list[tuple[str, str]]:
-        if self._query is None:
-            try:
-                self._query = self._target.query()
-            except BadTarget as error:
-                raise HttpError(400, "bad_request", str(error)) from error
-        return self._query
-
-    def query_all(self, name: str) -> list[str]:
-        return [value for member, value in self.query if member == name]
+    def query_all(self, name: str) -> tuple[str, ...]:
+        try:
+            return self._target.members.get(name, ())
+        except BadTarget as error:
+            raise HttpError(400, "bad_request", str(error)) from error
 
     def query_one(self, name: str) -> str | None:
         values = self.query_all(name)

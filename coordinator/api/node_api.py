@@ -246,16 +246,15 @@ class NodeApi:
         if news is not None and news.is_behind(held):
             await self._ahead(peer, held, news.pair)
             return news
-        with trio.move_on_after(wait_s):
-            while news is None or news.pair <= held:
-                if wait_s == 0:
-                    return None
-                with request.waiting():
-                    await self._at.board.wait(peer.node_id)
-                self._sound()
-                news = await self._latest(peer.node_id)
-            return news
-        return None
+        until = trio.current_time() + wait_s
+        while news is None or news.pair <= held:
+            if wait_s == 0 or trio.current_time() >= until:
+                return None
+            with request.waiting():
+                await self._at.board.wait(peer.node_id, until)
+            self._sound()
+            news = await self._latest(peer.node_id)
+        return news
 
     async def _latest(self, node_id: str) -> News | None:
         """Returns without a pause where the board knows it: between looking and waiting nothing may happen."""

@@ -1,8 +1,11 @@
 """The newest head of each node, kept in memory, and who waits for one (protocol 1; rules J42).
 
-Level-triggered: whoever is woken looks again, so a wake-up too many or too early changes nothing.
+Level-triggered: whoever is woken looks again, so a wake-up too many or too early changes nothing. So also the end of a
+wait is a wake-up, which comes within a second of it: a deadline of trio's for each of a fleet's polls, which nearly
+none lives to see, was a tenth of what an answer costs.
 """
 
+import math
 from collections import OrderedDict
 from dataclasses import dataclass
 
@@ -12,6 +15,7 @@ from coordinator.replicas.generations import repeats
 
 Pair = tuple[int, int]  # (authority_epoch, generation)
 MOST_HEADS = 20_000
+TICK_S = 1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,12 +49,21 @@ class Board:
     def __init__(self, most: int = MOST_HEADS) -> None:
         self._most = most
         self._news: OrderedDict[str, News] = OrderedDict()
-        self._waiting: dict[str, tuple[trio.Event, int]] = {}
+        self._waiting: dict[str, _Waiting] = {}
 
     @property
     def waiting(self) -> int:
         """Requests that are held."""
-        return sum(count for _, count in self._waiting.values())
+        return sum(each.count for each in self._waiting.values())
+
+    async def run(self) -> None:
+        """Until cancelled: wakes those whose wait is over."""
+        while True:
+            await trio.sleep(TICK_S)
+            now = trio.current_time()
+            for each in self._waiting.values():
+                if each.until <= now:
+                    each.event.set()
 
     def nodes(self) -> dict[str, Pair]:
         """What is remembered: node -> pair."""
@@ -85,30 +98,37 @@ class Board:
         self.wake(node_id)
 
     def wake(self, node_id: str) -> None:
-        if node_id in self._waiting:
-            self._waiting[node_id][0].set()
+        waiting = self._waiting.get(node_id)
+        if waiting is not None:
+            waiting.event.set()
 
     def wake_all(self) -> None:
         """Something has changed that concerns everybody."""
         for node_id in list(self._waiting):
             self.wake(node_id)
 
-    async def wait(self, node_id: str) -> None:
-        """Until something was announced for the node. Look first; nothing may be awaited in between."""
-        event, count = self._waiting.get(node_id) or (trio.Event(), 0)
-        if event.is_set():  # woken, not yet run: they are of an earlier news
-            event, count = trio.Event(), 0
-        self._waiting[node_id] = (event, count + 1)
+    async def wait(self, node_id: str, until: float = math.inf) -> None:
+        """Until something was announced for the node, or a little beyond this time of trio's clock, while `run` does.
+        Look first; nothing may be awaited in between.
+        """
+        waiting = self._waiting.get(node_id)
+        if waiting is None or waiting.event.is_set():  # woken, not yet run: they are of an earlier news
+            waiting = self._waiting[node_id] = _Waiting(trio.Event(), until)
+        elif until < waiting.until:
+            waiting.until = until
+        waiting.count += 1
         try:
-            await event.wait()
+            await waiting.event.wait()
         finally:
-            self._leave(node_id, event)
+            waiting.count -= 1
+            if not waiting.count and self._waiting.get(node_id) is waiting:
+                del self._waiting[node_id]
 
-    def _leave(self, node_id: str, event: trio.Event) -> None:
-        now, count = self._waiting.get(node_id, (event, 0))
-        if now is not event:
-            return
-        if count <= 1:
-            del self._waiting[node_id]
-        else:
-            self._waiting[node_id] = (event, count - 1)
+
+@dataclass(eq=False, slots=True)
+class _Waiting:
+    """Who waits for the news of one node. `until`: the first of them."""
+
+    event: trio.Event
+    until: float
+    count: int = 0

@@ -3,7 +3,7 @@
 import trio
 from trio.testing import wait_all_tasks_blocked
 
-from coordinator.publishing.board import Board, News
+from coordinator.publishing.board import TICK_S, Board, News
 
 
 def news(generation: int, epoch: int = 1) -> News:
@@ -84,3 +84,36 @@ async def test_only_so_many_heads_are_remembered_and_those_asked_for_stay() -> N
     board.latest("a")
     board.announce("c", news(1))
     assert set(board.nodes()) == {"a", "c"}
+
+
+async def test_a_wait_ends_a_little_beyond_its_time_and_the_others_of_the_node_look_again(autojump_clock) -> None:
+    """rules K20: a poll is answered once its wait is over, though nothing has come. Whoever waits for longer is woken
+    with it, looks, and waits on.
+    """
+    board, woken = Board(), []
+
+    async def waiting(name: str, until: float) -> None:
+        while trio.current_time() < until:
+            await board.wait("a", until)
+        woken.append((name, until <= trio.current_time() <= until + 2 * TICK_S))
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(board.run)
+        begun = trio.current_time()
+        for name, seconds in (("long", 300.0), ("short", 10.0)):
+            nursery.start_soon(waiting, name, begun + seconds)
+        await trio.sleep(15)
+        assert woken == [("short", True)] and board.waiting == 1
+        await trio.sleep(300)
+        assert woken == [("short", True), ("long", True)] and board.waiting == 0
+        nursery.cancel_scope.cancel()
+
+
+async def test_who_waits_without_an_end_is_woken_by_news_alone(autojump_clock) -> None:
+    board = Board()
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(board.run)
+        with trio.move_on_after(86_400) as patience:
+            await board.wait("a")
+        assert patience.cancelled_caught
+        nursery.cancel_scope.cancel()

@@ -4,8 +4,9 @@ So a scope, written with %2F, stays one segment (protocol.md 1).
 """
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from urllib.parse import unquote_to_bytes
 
 MAX_QUERY_MEMBERS = 256
@@ -19,7 +20,7 @@ class BadTarget(ValueError):
     """A target that is no path with an optional query, or whose escapes are wrong. The text never quotes it."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Target:
     segments: tuple[str, ...]
     raw_query: bytes
@@ -28,6 +29,14 @@ class Target:
     def parse(cls, raw: bytes) -> "Target":
         """Callers ask for few targets, many times: short ones are remembered."""
         return _remembered(raw) if len(raw) <= REMEMBERED_BYTES else _parse(raw)
+
+    @cached_property
+    def members(self) -> Mapping[str, tuple[str, ...]]:
+        """By name, the values of the query in their order."""
+        found: dict[str, tuple[str, ...]] = {}
+        for name, value in self.query():
+            found[name] = (*found.get(name, ()), value)
+        return found
 
     def query(self) -> list[tuple[str, str]]:
         """The members in their order; a name may stand there more than once. A plus sign is a plus sign."""
