@@ -154,15 +154,18 @@ class Daemon:
             nursery.start_soon(self._say_started)
             notifier.ready(self.readiness.reason or self.coordinator.fault or "serving")
             log.info("serving", **vars(ports))
-            if not self.coordinator.settings.guarded_changes:
-                log.warning("changes are not guarded: guarded_changes is false, an apply reaches all nodes at once")
-            if self.coordinator.database.history is None and not self.coordinator.standstill.history:
-                log.warning(f"what is changed is not proven: this cluster has no signed history ({history.BEGIN})")
+            self._say_what_is_open()
             task_status.started(ports)
             await self._wait_for_end(signals)
             notifier.stopping()
             await self._wind_down()
             nursery.cancel_scope.cancel()
+
+    def _say_what_is_open(self) -> None:
+        if not self.coordinator.settings.guarded_changes:
+            log.warning("changes are not guarded: guarded_changes is false, an apply reaches all nodes at once")
+        if self.coordinator.database.history is None and not self.coordinator.standstill.history:
+            log.warning(f"what is changed is not proven: this cluster has no signed history ({history.BEGIN})")
 
     async def _say_started(self) -> None:
         """Once all ports serve, and the other coordinators were asked once (rules H18)."""
