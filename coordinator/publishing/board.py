@@ -54,16 +54,16 @@ class Board:
     @property
     def waiting(self) -> int:
         """Requests that are held."""
-        return sum(each.count for each in self._waiting.values())
+        return sum(waiting.count for waiting in self._waiting.values())
 
     async def run(self) -> None:
         """Until cancelled: wakes those whose wait is over."""
         while True:
             await trio.sleep(TICK_S)
             now = trio.current_time()
-            for each in self._waiting.values():
-                if each.until <= now:
-                    each.event.set()
+            for waiting in self._waiting.values():
+                if waiting.until <= now:
+                    waiting.event.set()
 
     def nodes(self) -> dict[str, Pair]:
         """What is remembered: node -> pair."""
