@@ -34,7 +34,7 @@ from coordinator.base.refusal import Code, Refused, bound_text
 from coordinator.changes.groups import ChangeGroup, parse_group
 from coordinator.changes.states import FAILED, SETTLED, ChangeState, GroupPhase, Step
 from coordinator.database import cluster_state, schema
-from coordinator.database.database import Transaction, is_in
+from coordinator.database.database import Transaction, is_named
 from coordinator.database.documents import chunks
 from snapshot import canonical
 
@@ -201,11 +201,7 @@ def list_changes(
 
 def open_changes(transaction: Transaction) -> list[ChangeRecord]:
     """Those that are not settled, the oldest first."""
-    table = schema.changes
-    return [
-        _record(row)
-        for row in transaction.rows(_CHOSEN.where(table.c.settled_at.is_(None)).order_by(table.c.change_id))
-    ]
+    return [_record(row) for row in transaction.rows(_OPEN_CHANGES)]
 
 
 def reverts_of(transaction: Transaction, change_id: int) -> list[ChangeRecord]:
@@ -224,21 +220,14 @@ def count_ends(transaction: Transaction) -> dict[str, int]:
 
 def standing_changes(transaction: Transaction) -> list[ChangeRecord]:
     """Those that are not settled, and those that another one superseded and that keep nodes back still."""
-    chosen = _CHOSEN.where(_is_standing()).order_by(schema.changes.c.change_id)
-    return [_record(row) for row in transaction.rows(chosen)]
+    return [_record(row) for row in transaction.rows(_STANDING_CHANGES)]
 
 
 def undoable_changes(transaction: Transaction, since: float) -> list[int]:
     """Those that stand, and those that are settled since this time, in Unix seconds; the oldest first."""
     table = schema.changes
-    chosen = select(table.c.change_id).where(_is_standing() | (table.c.settled_at >= since))
+    chosen = select(table.c.change_id).where(_IS_STANDING | (table.c.settled_at >= since))
     return [row.change_id for row in transaction.rows(chosen.order_by(table.c.change_id))]
-
-
-def _is_standing() -> ColumnElement[bool]:
-    table, nodes = schema.changes, schema.change_nodes.alias("holders")
-    holds = select(nodes.c.change_id).where(nodes.c.step != Step.RELEASED.value)
-    return table.c.settled_at.is_(None) | table.c.change_id.in_(holds)
 
 
 def plan_of(transaction: Transaction, change_id: int) -> tuple[ChangedResource, ...]:
@@ -272,9 +261,7 @@ def add_nodes(transaction: Transaction, nodes: Sequence[ChangeNode], *, keep: bo
 
 def nodes_of(transaction: Transaction, change_id: int) -> list[ChangeNode]:
     """In the order of their ids."""
-    table = schema.change_nodes
-    chosen = select(table).where(table.c.change_id == change_id).order_by(table.c.node_id)
-    return [_node(row) for row in transaction.rows(chosen)]
+    return [_node(row) for row in transaction.rows(_NODES_OF, {"change": change_id})]
 
 
 def node_ids_of(transaction: Transaction, change_id: int) -> list[str]:
@@ -288,26 +275,18 @@ def holding(transaction: Transaction, node_ids: Sequence[str]) -> dict[str, list
     """By node, its rows of changes that are not settled or hold nodes still, the oldest change first. What nodes have
     said is left out.
     """
-    table, changes = schema.change_nodes, schema.changes
-    joined = table.join(changes, table.c.change_id == changes.c.change_id)
-    said = literal("{}").label("votes")
-    columns = [said if column.name == "votes" else column for column in table.c]
-    chosen = select(*columns).select_from(joined).where(_is_standing()).order_by(table.c.change_id)
     found: dict[str, list[ChangeNode]] = defaultdict(list)
     for chunk in chunks(node_ids):
-        for row in transaction.rows(chosen.where(is_in(table.c.node_id, chunk))):
+        for row in transaction.rows(_HOLDING, {"named": chunk}):
             found[row.node_id].append(_node(row))
     return found
 
 
 def open_rows(transaction: Transaction, node_ids: Sequence[str]) -> dict[str, list[ChangeNode]]:
     """By node, the rows of changes that are not settled, the oldest change first."""
-    table, changes = schema.change_nodes, schema.changes
-    joined = table.join(changes, table.c.change_id == changes.c.change_id)
-    chosen = select(table).select_from(joined).where(changes.c.settled_at.is_(None)).order_by(table.c.change_id)
     found: dict[str, list[ChangeNode]] = defaultdict(list)
     for chunk in chunks(node_ids):
-        for row in transaction.rows(chosen.where(is_in(table.c.node_id, chunk))):
+        for row in transaction.rows(_OPEN_ROWS, {"named": chunk}):
             found[row.node_id].append(_node(row))
     return dict(found)
 
@@ -450,7 +429,29 @@ def noted_nodes(transaction: Transaction, change_id: int, what: Collection[str])
 
 # ---- rows
 
-_CHOSEN = select(*(column for column in schema.changes.c if column.name != "plan"))
+_changes, _nodes, _holders = schema.changes, schema.change_nodes, schema.change_nodes.alias("holders")
+_CHOSEN = select(*(column for column in _changes.c if column.name != "plan"))
+
+# Made once, since each look and each publishing asks them: making a statement costs as much as running it.
+_IS_STANDING = _changes.c.settled_at.is_(None) | _changes.c.change_id.in_(
+    select(_holders.c.change_id).where(_holders.c.step != Step.RELEASED.value)
+)
+_STANDING_CHANGES = _CHOSEN.where(_IS_STANDING).order_by(_changes.c.change_id)
+_OPEN_CHANGES = _CHOSEN.where(_changes.c.settled_at.is_(None)).order_by(_changes.c.change_id)
+_NODES_OF = select(_nodes).where(_nodes.c.change_id == bindparam("change")).order_by(_nodes.c.node_id)
+_WITH_CHANGES = _nodes.join(_changes, _nodes.c.change_id == _changes.c.change_id)
+_OPEN_ROWS = (
+    select(_nodes)
+    .select_from(_WITH_CHANGES)
+    .where(_changes.c.settled_at.is_(None), is_named(_nodes.c.node_id))
+    .order_by(_nodes.c.change_id)
+)
+_HOLDING = (
+    select(*(literal("{}").label("votes") if column.name == "votes" else column for column in _nodes.c))
+    .select_from(_WITH_CHANGES)
+    .where(_IS_STANDING, is_named(_nodes.c.node_id))
+    .order_by(_nodes.c.change_id)
+)
 
 
 def _text(value: object) -> str:

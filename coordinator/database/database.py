@@ -126,6 +126,11 @@ def is_in(column: ColumnElement[Any], values: Collection[object]) -> ColumnEleme
     return column.in_(bindparam(None, list(values), expanding=True))
 
 
+def is_named(column: ColumnElement[Any]) -> ColumnElement[bool]:
+    """The same, in a statement that is made once: `values` are given as `named` when it is carried out."""
+    return column.in_(bindparam("named", expanding=True))
+
+
 class Memory:
     """What was read of states that have a name, so that it need not be read again (catalog.py): of the last few. A
     reader may still see the state before the last one, and one that is being committed is seen before its writer
@@ -174,8 +179,8 @@ class Transaction:
         with self.connection.execute(statement.execution_options(yield_per=_STREAMED)) as rows:
             yield from rows
 
-    def row(self, statement: Executable) -> Row[Any] | None:
-        return self.connection.execute(statement).first()
+    def row(self, statement: Executable, values: Mapping[str, object] | None = None) -> Row[Any] | None:
+        return self.connection.execute(statement, values).first()
 
     def find(self, table: Table, key: str) -> Row[Any] | None:
         """The row of a key, by a statement that is made once for a table."""

@@ -16,7 +16,7 @@ from sqlalchemy.engine import Row
 
 from coordinator.base.refusal import Code, Refused
 from coordinator.database import cluster_state, object_store, schema
-from coordinator.database.database import Database, Transaction, is_in
+from coordinator.database.database import Database, Transaction, is_in, is_named
 from snapshot import canonical, container, envelope
 from snapshot.envelope import SNAPSHOT, Envelope
 
@@ -199,7 +199,7 @@ def head(database: Database, node_id: str) -> Document:
 
 
 def head_in(transaction: Transaction, node_id: str) -> Document:
-    row = transaction.row(select(schema.heads.c.snapshot_id).where(schema.heads.c.node_id == node_id))
+    row = transaction.row(_HEAD_ID, {"node": node_id})
     return _require(transaction, None if row is None else row.snapshot_id)
 
 
@@ -238,23 +238,14 @@ def increment(database: Database, node_id: str, scope: str, base: int, *, most: 
     """From exactly that base to what the head announces now, else `not_found`: take the full document (rules K37). From
     the very version that it lists, to the one that it announces as coming. `most`: as `document` has it.
     """
-    table = schema.documents
     with database.read() as transaction:
         entry = listing(transaction, node_id).get(scope)
         if entry is None:
             raise Refused(Code.NOT_FOUND, f"{node_id} has no scope {scope}")
         if entry.config_version == base:
             entry = candidates(transaction, [node_id]).get(node_id, {}).get(scope, entry)
-        chosen = select(table).where(
-            table.c.subject.in_((node_id, EVERYBODY)),
-            table.c.scope == scope,
-            table.c.kind == "increment",
-            table.c.base_config_version == base,
-            table.c.config_version == entry.config_version,
-            table.c.authority_epoch == entry.authority_epoch,
-            table.c.content_hash == entry.content_hash,
-        )
-        row = transaction.row(chosen)
+        to = {"version": entry.config_version, "epoch": entry.authority_epoch, "content": entry.content_hash}
+        row = transaction.row(_INCREMENT, {"node": node_id, "of_scope": scope, "base": base, **to})
         if row is None:
             raise Refused(Code.NOT_FOUND, f"no increment of {scope} from {base}")
         return _with_sections(transaction, _document(row), most)
@@ -302,11 +293,10 @@ def put_heads(transaction: Transaction, made: Sequence[tuple[Document, str | Non
 
 def existing_ids(transaction: Transaction, snapshot_ids: Iterable[str]) -> set[str]:
     """Those of the documents that are kept."""
-    column = schema.documents.c.snapshot_id
     return {
         row.snapshot_id
         for chunk in chunks(sorted(snapshot_ids))
-        for row in transaction.rows(select(column).where(is_in(column, chunk)))
+        for row in transaction.rows(_EXISTING_IDS, {"named": chunk})
     }
 
 
@@ -349,12 +339,7 @@ def keys_of(wanted: Iterable[Document]) -> set[str]:
 
 def existing_keys(transaction: Transaction, keys: Iterable[str]) -> set[str]:
     """Those of the sections that are kept."""
-    column = schema.objects.c.key
-    return {
-        row.key
-        for chunk in chunks(sorted(keys))
-        for row in transaction.rows(select(column).where(is_in(column, chunk)))
-    }
+    return {row.key for chunk in chunks(sorted(keys)) for row in transaction.rows(_EXISTING_KEYS, {"named": chunk})}
 
 
 def section_key(sha256: str) -> str:
@@ -394,13 +379,18 @@ def forget(transaction: Transaction, snapshot_ids: Sequence[str]) -> None:
 
 
 def _listings(transaction: Transaction, column: ColumnElement[str], node_ids: Sequence[str] | None) -> Listings:
-    node, found = schema.heads.c.node_id, Listings()
-    chosen = select(node, column.label("said"))
-    parts = [chosen] if node_ids is None else [chosen.where(is_in(node, chunk)) for chunk in chunks(node_ids)]
-    for part in parts:
-        for row in transaction.rows(part):
-            found[row.node_id] = entries_of(row.said)
-    return found
+    whole, some = _of_heads(column)
+    if node_ids is None:
+        return {row.node_id: entries_of(row.said) for row in transaction.rows(whole)}
+    parts = (transaction.rows(some, {"named": chunk}) for chunk in chunks(node_ids))
+    return {row.node_id: entries_of(row.said) for rows in parts for row in rows}
+
+
+@cache
+def _of_heads(column: ColumnElement[str]) -> "tuple[Select[Any], Select[Any]]":
+    """Of all nodes, and of those that are named."""
+    chosen = select(schema.heads.c.node_id, column.label("said"))
+    return chosen, chosen.where(is_named(schema.heads.c.node_id))
 
 
 def names_in(*listings: Mapping[str, HeadEntry]) -> frozenset[str]:
@@ -417,9 +407,8 @@ def _may_read(transaction: Transaction, node_id: str, found: Document) -> bool:
     """Its own; shared role data that was published for it; trust bundles, which are for every member."""
     if found.subject == node_id or found.scope == TRUST_BUNDLE:
         return True
-    table = schema.published
-    mine = select(table.c.scope).where(table.c.node_id == node_id, table.c.snapshot_id == found.snapshot_id)
-    return found.subject == EVERYBODY and transaction.row(mine.limit(1)) is not None
+    mine = {"node": node_id, "wanted": found.snapshot_id}
+    return found.subject == EVERYBODY and transaction.row(_PUBLISHED, mine) is not None
 
 
 def _require(transaction: Transaction, snapshot_id: str | None, most: int | None = None) -> Document:
@@ -430,7 +419,7 @@ def _require(transaction: Transaction, snapshot_id: str | None, most: int | None
 
 
 def _find(transaction: Transaction, snapshot_id: str) -> Document | None:
-    row = transaction.row(_FIND.params(wanted=snapshot_id))
+    row = transaction.row(_FIND, {"wanted": snapshot_id})
     return None if row is None else _document(row)
 
 
@@ -450,12 +439,12 @@ def _with_sections(transaction: Transaction, found: Document, most: int | None =
     """
     wanted = {"wanted": found.snapshot_id}
     if most is not None:
-        sizes = transaction.rows(_SIZES.params(wanted))
+        sizes = transaction.rows(_SIZES, wanted)
         for lost in (row.object_key for row in sizes if row.said is None):
             object_store.check_value(lost, None)
         if sum(row.said for row in sizes) > most:
             return replace(found, sections=tuple(StoredObject(row.object_key, row.said) for row in sizes))
-    rows = transaction.rows(_SECTIONS.params(wanted))
+    rows = transaction.rows(_SECTIONS, wanted)
     return replace(found, sections=tuple(object_store.check_value(row.object_key, row.said) for row in rows))
 
 
@@ -476,6 +465,24 @@ _BUNDLES_AFTER = (
 )
 _FIND = select(schema.documents).where(schema.documents.c.snapshot_id == bindparam("wanted"))
 _SIZES, _SECTIONS = _section_rows(func.length(schema.objects.c.value)), _section_rows(schema.objects.c.value)
+
+_HEAD_ID = select(schema.heads.c.snapshot_id).where(schema.heads.c.node_id == bindparam("node"))
+_INCREMENT = select(schema.documents).where(
+    schema.documents.c.subject.in_((bindparam("node"), EVERYBODY)),
+    schema.documents.c.scope == bindparam("of_scope"),
+    schema.documents.c.kind == "increment",
+    schema.documents.c.base_config_version == bindparam("base"),
+    schema.documents.c.config_version == bindparam("version"),
+    schema.documents.c.authority_epoch == bindparam("epoch"),
+    schema.documents.c.content_hash == bindparam("content"),
+)
+_PUBLISHED = (
+    select(schema.published.c.scope)
+    .where(schema.published.c.node_id == bindparam("node"), schema.published.c.snapshot_id == bindparam("wanted"))
+    .limit(1)
+)
+_EXISTING_IDS = select(schema.documents.c.snapshot_id).where(is_named(schema.documents.c.snapshot_id))
+_EXISTING_KEYS = select(schema.objects.c.key).where(is_named(schema.objects.c.key))
 
 _KEEP, _KEEP_SECTIONS = insert(schema.documents), insert(schema.document_sections)
 _REPLACE = (

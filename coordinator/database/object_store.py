@@ -13,7 +13,7 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
-from sqlalchemy import Table, select, update
+from sqlalchemy import Table, update
 from sqlalchemy.dialects import postgresql, sqlite
 
 from coordinator.base.refusal import Code, Refused
@@ -31,8 +31,7 @@ def object_key(kind: str, value: bytes) -> str:
 
 def get(transaction: Transaction, key: str) -> bytes:
     _check_key(key)
-    table = schema.objects
-    row = transaction.row(select(table.c.value).where(table.c.key == key))
+    row = transaction.find(schema.objects, key)
     return check_value(key, None if row is None else row.value)
 
 
@@ -67,7 +66,7 @@ class Pointer(NamedTuple):
 
 
 def pointer(transaction: Transaction, key: str) -> Pointer | None:
-    row = transaction.row(select(schema.pointers).where(schema.pointers.c.key == key))
+    row = transaction.find(schema.pointers, key)
     return None if row is None else Pointer(row.value, row.signature, row.signer)
 
 

@@ -198,7 +198,7 @@ def keep(connection: Connection, kept: Mapping[str, bytes], folded: Folding) -> 
 def whole(connection: Connection, table: Table) -> bytes:
     """The same, from all rows that the table has."""
     folded = Folding()
-    folded.add(table, _stream(connection, select(*_columns(table))), 1)
+    folded.add(table, _stream(connection, _all(table)), 1)
     return _to_bytes(folded.deltas.get(str(table.name), 0))
 
 
@@ -212,7 +212,7 @@ _READ = select(schema.running_digests)
 
 def _stream(connection: Connection, statement: Select[*tuple[object, ...]]) -> Iterator[Row[*tuple[object, ...]]]:
     """Never all of them at once."""
-    with connection.execute(statement.execution_options(yield_per=_ROWS)) as rows:
+    with connection.execute(statement) as rows:
         yield from rows
 
 
@@ -229,8 +229,14 @@ def _columns(table: Table) -> list[Column[object]]:
 
 
 @cache
+def _all(table: Table) -> Select[*tuple[Any, ...]]:
+    """Made once, as below: making a statement costs as much as running it."""
+    return select(*_columns(table)).execution_options(yield_per=_ROWS)
+
+
+@cache
 def _with_keys(table: Table) -> Select[*tuple[Any, ...]]:
-    """Each row with its key before it. Made once, as below: making a statement costs as much as running it."""
+    """Each row with its key before it."""
     (key,) = table.primary_key.columns
     return select(key, *_columns(table))
 

@@ -51,7 +51,7 @@ from coordinator.base.refusal import Code, Refused
 from coordinator.changes import records
 from coordinator.changes.records import ChangeNode
 from coordinator.database import cluster_state, documents, schema, scope_versions
-from coordinator.database.database import Database, Transaction, is_in
+from coordinator.database.database import Database, Transaction, is_in, is_named
 from coordinator.database.documents import Document, HeadEntry
 from coordinator.database.running_digests import UNDIGESTED
 from coordinator.replicas.generations import repeats
@@ -63,8 +63,58 @@ from snapshot.envelope import SNAPSHOT
 MOST_SCOPES = 500  # in one statement
 MOST_SOUGHT = 64  # lines that are looked for in a text, one by one
 
-# Made once, for all batches.
-_PUBLISHED = insert(schema.published)
+# Made once, for all batches: making a statement costs as much as running it.
+_nodes, _heads, _published = schema.nodes, schema.heads, schema.published
+_BEHIND = (
+    select(_nodes.c.node_id, _heads.c.expires_at)
+    .select_from(_nodes.outerjoin(_heads, _nodes.c.node_id == _heads.c.node_id))
+    .where(_nodes.c.published < _nodes.c.generation)
+)
+_PAST = (
+    select(_heads.c.node_id, _heads.c.refresh_after, _heads.c.expires_at)
+    .select_from(_heads.join(_nodes, _nodes.c.node_id == _heads.c.node_id))
+    .where(_heads.c.refresh_after <= bindparam("at"))
+)
+_OUT = (
+    select(
+        _nodes.c.node_id,
+        _nodes.c.generation,
+        _heads.c.authority_epoch,
+        _heads.c.generation.label("published"),
+        _heads.c.snapshot_id,
+        _heads.c.listing,
+        _heads.c.candidates,
+    )
+    .select_from(_nodes.outerjoin(_heads, _nodes.c.node_id == _heads.c.node_id))
+    .where(is_named(_nodes.c.node_id))
+)
+_LINE = (_published.c.node_id, _published.c.scope, _published.c.authority_epoch)
+_LAST = (
+    select(
+        *_LINE,
+        func.max(_published.c.config_version).label("numbered"),
+        func.max(case((_published.c.is_candidate, 0), else_=_published.c.config_version)).label("listed"),
+    )
+    .where(is_named(_published.c.node_id))
+    .group_by(*_LINE)
+)
+_LAST_OF_SCOPES = _LAST.where(_published.c.scope.in_(bindparam("scopes", expanding=True)))
+_OF_NUMBERS = select(_published).where(
+    is_named(_published.c.node_id), _published.c.config_version.in_(bindparam("numbers", expanding=True))
+)
+_PUBLISHED = insert(_published)
+_ANNOUNCED_AGAIN = (
+    update(_published)
+    .where(
+        _published.c.node_id == bindparam("node"),
+        _published.c.scope == bindparam("of_scope"),
+        _published.c.authority_epoch == bindparam("epoch"),
+        _published.c.config_version == bindparam("version"),
+    )
+    .values(snapshot_id=bindparam("document"))
+    .execution_options(**UNDIGESTED)
+)
+_LISTED_AGAIN = _ANNOUNCED_AGAIN.values(is_candidate=False)
 _RENEWING = ("authority_epoch", "generation", "snapshot_id", "refresh_after", "expires_at")
 _RENEWED = (
     update(schema.heads)
@@ -129,14 +179,8 @@ def due(transaction: Transaction, now: float, *, round_s: float = 0, most: int =
     Where one is past it, those that will be within `round_s` come along, the first of them, until there are `most`: a
     small fleet is renewed by the batch, and not by a transaction for each node.
     """
-    nodes, heads = schema.nodes, schema.heads
-    is_behind = nodes.c.published < nodes.c.generation
-    joined = nodes.outerjoin(heads, nodes.c.node_id == heads.c.node_id)
-    columns = select(nodes.c.node_id, heads.c.expires_at).select_from(joined)
-    ends = {row.node_id: row.expires_at or 0 for row in transaction.rows(columns.where(is_behind))}
-    joined = heads.join(nodes, nodes.c.node_id == heads.c.node_id)
-    columns = select(heads.c.node_id, heads.c.refresh_after, heads.c.expires_at).select_from(joined)
-    rows = transaction.rows(columns.where(heads.c.refresh_after <= now + round_s))
+    ends = {row.node_id: row.expires_at or 0 for row in transaction.rows(_BEHIND)}
+    rows = transaction.rows(_PAST, {"at": now + round_s})
     soon = sorted((row.refresh_after, row.node_id, row.expires_at) for row in rows if row.node_id not in ends)
     ends |= {node_id: end for at, node_id, end in soon if at <= now}
     if soon and soon[0][0] <= now:
@@ -202,15 +246,9 @@ def last_versions(
     transaction: Transaction, node_ids: Sequence[str], scopes: Sequence[str] | None = None
 ) -> dict[str, dict[str, LastVersions]]:
     """By node and scope: of all scopes, or of some."""
-    table = schema.published
-    key = (table.c.node_id, table.c.scope, table.c.authority_epoch)
-    listed = func.max(case((table.c.is_candidate, 0), else_=table.c.config_version)).label("listed")
-    numbered = func.max(table.c.config_version).label("numbered")
-    chosen = select(*key, numbered, listed).where(is_in(table.c.node_id, node_ids))
-    if scopes is not None:
-        chosen = chosen.where(is_in(table.c.scope, scopes))
+    asked = {"named": node_ids} if scopes is None else {"named": node_ids, "scopes": scopes}
     found: dict[str, dict[str, LastVersions]] = defaultdict(dict)
-    for row in transaction.rows(chosen.group_by(*key)):
+    for row in transaction.rows(_LAST if scopes is None else _LAST_OF_SCOPES, asked):
         before, epoch = found[row.node_id].get(row.scope, NEVER), row.authority_epoch
         of_epoch = (epoch, row.listed) if row.listed else (0, 0)
         numbered_last = max((epoch, row.numbered), before.numbered)
@@ -279,16 +317,6 @@ _NOTHING_OUT = _HeadOut(Basis(0, 0), (0, 0), None, "{}", "{}")
 
 def _read_out(transaction: Transaction, node_ids: Sequence[str]) -> dict[str, _HeadOut]:
     """By node; strangers are left out."""
-    nodes, heads = schema.nodes, schema.heads
-    columns = select(
-        nodes.c.node_id,
-        nodes.c.generation,
-        heads.c.authority_epoch,
-        heads.c.generation.label("published"),
-        heads.c.snapshot_id,
-        heads.c.listing,
-        heads.c.candidates,
-    ).select_from(nodes.outerjoin(heads, nodes.c.node_id == heads.c.node_id))
     return {
         node_id: _HeadOut(
             Basis(generation, published or 0),
@@ -299,7 +327,7 @@ def _read_out(transaction: Transaction, node_ids: Sequence[str]) -> dict[str, _H
         )
         for chunk in documents.chunks(node_ids)
         for node_id, generation, epoch, published, snapshot_id, listing, candidates in map(
-            tuple, transaction.rows(columns.where(is_in(nodes.c.node_id, chunk)))
+            tuple, transaction.rows(_OUT, {"named": chunk})
         )
     }
 
@@ -368,15 +396,12 @@ def _last(transaction: Transaction, changed: Sequence[_Changed]) -> dict[str, di
 
 def _on_record(transaction: Transaction, changed: Sequence[_Changed]) -> dict[tuple[str, str, Pair], str]:
     """Lines with the version numbers that are announced anew, of any of the nodes: few more than are asked for."""
-    table = schema.published
     numbers = sorted({line.entry.config_version for candidate in changed for line in candidate.lines})
     return {
         (row.node_id, row.scope, (row.authority_epoch, row.config_version)): row.content_hash
         for chunk in documents.chunks([candidate.publication.node_id for candidate in changed if candidate.lines])
         for some in documents.chunks(numbers)
-        for row in transaction.rows(
-            select(table).where(is_in(table.c.node_id, chunk), is_in(table.c.config_version, some))
-        )
+        for row in transaction.rows(_OF_NUMBERS, {"named": chunk, "numbers": some})
     }
 
 
@@ -531,7 +556,6 @@ def _counters(accepted: Sequence[_Accepted]) -> dict[str, int]:
 
 
 def _write_entries(transaction: Transaction, accepted: Sequence[_Accepted]) -> None:
-    table = schema.published
     rows = [
         {
             "node_id": candidate.publication.node_id,
@@ -544,17 +568,14 @@ def _write_entries(transaction: Transaction, accepted: Sequence[_Accepted]) -> N
         for line in candidate.new
     ]
     transaction.run_many(_PUBLISHED, rows)
-    mine = (table.c.node_id == bindparam("node")) & (table.c.scope == bindparam("of_scope"))
-    version = (table.c.authority_epoch == bindparam("epoch")) & (table.c.config_version == bindparam("version"))
-    document = update(table).where(mine, version).values(snapshot_id=bindparam("document"))
-    for statement, are_candidates in ((document, True), (document.values(is_candidate=False), False)):
+    for statement, are_candidates in ((_ANNOUNCED_AGAIN, True), (_LISTED_AGAIN, False)):
         again = [
             {"node": candidate.publication.node_id, **_key_of(line)}
             for candidate in accepted
             for line in candidate.again
             if line.is_candidate is are_candidates
         ]
-        transaction.run(statement.execution_options(**UNDIGESTED), again)  # it replaces what is handed out, no more
+        transaction.run(statement, again)  # it replaces what is handed out, no more
 
 
 def _key_of(line: _Line) -> dict[str, object]:

@@ -61,6 +61,18 @@ _OF_CONTENT = (
     )
     .order_by(_kept.config_version.desc(), _kept.published_at.desc())
 )
+_INCREMENT_BETWEEN = (
+    select(_kept.snapshot_id)
+    .where(
+        _kept.subject == EVERYBODY,
+        _kept.scope == bindparam("of_scope"),
+        _kept.kind == INCREMENT,
+        _kept.base_config_version == bindparam("base"),
+        _kept.config_version == bindparam("version"),
+        _kept.authority_epoch == bindparam("epoch"),
+    )
+    .limit(1)
+)
 
 
 @dataclass(frozen=True)
@@ -150,16 +162,9 @@ class SharedDocuments:
         return PublishedDocument(known.entry, known.envelope, known.manifest, source)
 
     def _is_kept(self, held: PublishedDocument, to: PublishedDocument) -> bool:
-        table = schema.documents
-        chosen = select(table.c.snapshot_id).where(
-            table.c.subject == EVERYBODY,
-            table.c.scope == to.envelope.scope,
-            table.c.kind == INCREMENT,
-            table.c.base_config_version == held.entry.config_version,
-            table.c.config_version == to.entry.config_version,
-            table.c.authority_epoch == to.entry.authority_epoch,
-        )
-        return self.transaction.row(chosen.limit(1)) is not None
+        between = {"base": held.entry.config_version, "version": to.entry.config_version}
+        about = {"of_scope": to.envelope.scope, "epoch": to.entry.authority_epoch, **between}
+        return self.transaction.row(_INCREMENT_BETWEEN, about) is not None
 
 
 def _smaller_delta(held: PublishedDocument, content: ScopeContent) -> Delta | None:
