@@ -1,16 +1,21 @@
 """One cache of compiled statements for all databases of a test run, of either kind.
 
-SQLAlchemy keeps what it has compiled with each engine, so each test, which has a database of its own, would compile
-every statement anew: more work than to execute it. All engines of one kind are made alike (coordinator/database), so
-what was compiled for one is what would be compiled for the next.
+SQLAlchemy keeps what it has compiled with each engine, and so does the product what it makes into text (base/bulk.py):
+each test, which has a database of its own, would compile every statement anew, which is more work than to execute it.
+All engines of one kind are made alike (coordinator/database), so what was compiled for one is what would be compiled
+for the next.
 """
 
-from collections.abc import Iterator, MutableMapping
+from collections.abc import Callable, Iterator, MutableMapping
+from functools import wraps
 
-from sqlalchemy import Connection, Engine, event
+from sqlalchemy import Connection, Engine, Executable, event
 from sqlalchemy.engine.interfaces import Compiled, Dialect
 
+from coordinator.base import bulk
+
 _Key = tuple[object, ...]
+TextOf = Callable[[Executable, Dialect, tuple[str, ...]], tuple[str, tuple[str, ...]]]
 
 
 class Shared(MutableMapping[_Key, Compiled]):
@@ -48,3 +53,16 @@ def share() -> None:
     @event.listens_for(Engine, "engine_connect")
     def use_shared(connection: Connection) -> None:
         connection.execution_options(compiled_cache=shared)
+
+    bulk._text_of = _for_one_of_its_kind(bulk._text_of)
+
+
+def _for_one_of_its_kind(text_of: TextOf) -> TextOf:
+    """The engine that came first."""
+    first: dict[str, Dialect] = {}
+
+    @wraps(text_of)
+    def found(statement: Executable, dialect: Dialect, names: tuple[str, ...]) -> tuple[str, tuple[str, ...]]:
+        return text_of(statement, first.setdefault(dialect.name, dialect), names)
+
+    return found
