@@ -25,6 +25,7 @@ from coordinator.membership.membership import Grant
 from coordinator.membership.proof import ProvenRequest, Verifier
 from snapshot import canonical
 from snapshot.signature import pae
+from tests.coordinator import copies
 from wire.operators.operator_answers import AllowlistEntry
 
 NOW = 1_800_000_000.0
@@ -158,6 +159,16 @@ def admit(
     allow(database, candidate, site_id=site_id)
     assert join(database, candidate, token_for(database, site_id=site_id)).outcome == "admitted"
     return candidate
+
+
+def members(database: Database, *node_ids: str) -> tuple[Candidate, ...]:
+    """Of a cluster that is founded with them, in an empty database: a copy of one with the same ones."""
+
+    def fill(new: Database) -> tuple[Candidate, ...]:
+        found(new)
+        return tuple(admit(new, node_id) for node_id in node_ids)
+
+    return copies.made(database, ("members", node_ids), fill)
 
 
 def remove_node(database: Database, node_id: str, *, reason: str, actor: str, now: float) -> frozenset[str]:

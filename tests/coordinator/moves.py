@@ -8,14 +8,14 @@ from cryptography.hazmat.primitives.serialization import load_pem_private_key
 from coordinator.database.database import Database
 from coordinator.keys.owner_key import OwnerPublic
 from coordinator.membership import admission, replicas
-from coordinator.setup import configuration, export, import_cluster, initialise, own_identity
+from coordinator.setup import configuration, export, import_cluster, own_identity
 from coordinator.setup.cluster_request import ClusterRequest
 from coordinator.setup.configuration import Configuration
 from coordinator.setup.export import ExportRequest, MadeExport
 from coordinator.setup.import_cluster import ImportedCluster, ImportRequest
 from coordinator.setup.opening import open_as_coordinator
 from holdfast.ctl.setup import configuration_text
-from tests.coordinator import migrated
+from tests.coordinator import begun_clusters
 from tests.coordinator.candidates import Candidate, allow, join
 
 NOW = 1_800_000_000.0
@@ -57,12 +57,9 @@ class Place:
         return configuration.load(self.path)
 
     def init(self, cluster_id: str = "prod", owners: tuple[OwnerPublic, ...] = ()) -> None:
-        self.state.mkdir(mode=0o700)
-        if self.database_url.startswith("sqlite"):
-            migrated.at(self.state / "coordinator.db")
         about = (cluster_id, self.name, "https://a.example:7443", self.database_url, self.state, self.folder / "roots")
         made = (self.path, text(self.name, self.state, self.database_url))
-        initialise.initialise(ClusterRequest(*about, configuration=made, owners=owners), actor="root", now=self.now)
+        begun_clusters.begin(ClusterRequest(*about, configuration=made, owners=owners), now=self.now)
 
     def identity(self, *, anew: bool = False) -> bytes:
         return own_identity.make(self.state, self.name, anew=anew, now=self.now).certificate

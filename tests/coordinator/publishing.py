@@ -87,15 +87,19 @@ class Press:
         return cls(database, bundles=replace(bundles))
 
     @classmethod
-    def published(cls, database: Database, *nodes: str) -> "Press":
-        """Founded, and published to once: a copy as well, with the memory of who has published it."""
+    def published(cls, database: Database, *nodes: str, also: str = "", prune: bool = False) -> "Press":
+        """Founded, and published to once, with STATE and what is declared `also`, or that alone: a copy as well, with
+        the memory of who has published it.
+        """
 
         def publish(new: Database) -> tuple[Bundles, Backlog]:
             press = cls.founded(new, *nodes)
+            if also:
+                press.apply(also, prune=prune)
             press.publish()
             return replace(press.bundles), copied(press.kept)
 
-        bundles, kept = copies.made(database, ("published", nodes), publish)
+        bundles, kept = copies.made(database, ("published", nodes, also, prune), publish)
         return cls(database, bundles=replace(bundles), kept=copied(kept))
 
     @classmethod

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from coordinator.base.settings import CoordinatorSettings
-from coordinator.database import history
+from coordinator.database import cluster_state, history
 from coordinator.database.cluster_state import Founding
 from coordinator.database.database import Database
 from coordinator.database.history import LinkedHistory
@@ -12,34 +12,37 @@ from coordinator.keys.owner_key import OwnerPublic
 from coordinator.keys.signing_key import SigningKey
 from coordinator.membership import coordinator_sets
 from coordinator.membership.coordinator_sets import SetAdditions
-from coordinator.setup import initialise
 from coordinator.setup.cluster_request import ClusterRequest
 from coordinator.setup.opening import with_history
 from coordinator.trust import coordinator_set
 from coordinator.trust.ceremony import PublicKey
 from coordinator.trust.coordinator_set import CoordinatorSet
 from snapshot import canonical
-from tests.coordinator import entered
+from tests.coordinator import begun_clusters, entered
 
 NOW = 1_800_000_000.0
 FIRST, SECOND, THIRD = NAMES = ("coord-1", "coord-2", "coord-3")
+
+
+def _add_others(database: Database) -> None:
+    with database.read() as transaction:
+        cluster_id = cluster_state.standing(transaction).cluster_id
+    for number, name in enumerate(NAMES[1:], 2):
+        pin, url = f"sha256:{number:064x}", f"https://c{number}.example:7443"
+        founding = Founding(cluster_id, name, url, pin, name.encode() * 8, identity_sha256=pin)
+        entered.add(database, founding, actor="root", now=NOW)
 
 
 class Coordinators:
     def __init__(self, folder: Path, url: str, cluster_id: str = "prod", owners: tuple[OwnerPublic, ...] = ()) -> None:
         place, roots = "https://localhost:7443", folder / "roots"
         given = ClusterRequest(cluster_id, FIRST, place, url, folder / "state", roots, owners=owners)
-        initialise.initialise(given, actor="root", now=NOW)
+        begun_clusters.begin(given, now=NOW, more=_add_others)
         self.keys = folder / "state" / "keys"
         self.roots = keystore.find([given.root_keys], [])
         self.database = with_history(Database(url), self.keys)
         self.now = NOW
         self.held: list[str] = []
-        for number, name in enumerate(NAMES[1:], 2):
-            pin = f"sha256:{number:064x}"
-            url = f"https://c{number}.example:7443"
-            founding = Founding(cluster_id, name, url, pin, name.encode() * 8, identity_sha256=pin)
-            entered.add(self.database, founding, actor="root", now=NOW)
 
     def draft(
         self, *names: str, answering: str = FIRST, owners: dict[str, str] | None = None, **exchanged: str

@@ -17,10 +17,7 @@ ONE, TWO = "${node.id} one", "${node.id} two"
 
 @pytest.fixture
 def press(database: Database) -> Press:
-    made = Press.founded(database, "node-a", "node-b")
-    made.apply(FILE.format(text=ONE))
-    made.publish()
-    return made
+    return Press.published(database, "node-a", "node-b", also=FILE.format(text=ONE))
 
 
 def pass_by(press: Press, seconds: float) -> None:

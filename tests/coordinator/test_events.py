@@ -8,15 +8,13 @@ from coordinator.database import schema
 from coordinator.database.database import Database
 from coordinator.reports import events, heartbeats
 from snapshot import canonical
-from tests.coordinator.candidates import NOW, admit, found
+from tests.coordinator.candidates import NOW, members
 from tests.coordinator.reports import heartbeat
 
 
 @pytest.fixture
 def cluster(database: Database) -> Database:
-    found(database)
-    for node_id in ("node-a", "node-b"):
-        admit(database, node_id)
+    members(database, "node-a", "node-b")
     return database
 
 

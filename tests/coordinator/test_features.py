@@ -21,10 +21,8 @@ WORDS = "its agent does not read it; agents from 0.1.0 do (feature config)"
 @pytest.fixture
 def press(database: Database) -> Press:
     """Both nodes are to have a Config; nobody has reported, and everything is out."""
-    press = Press.founded(database, "node-a", "node-b")
-    press.apply("{kind: Config, id: edge, spec: {to: {roles: [core_mesh, ingress]}, files: {motd: {text: hello}}}}")
-    press.publish()
-    return press
+    edge = "{kind: Config, id: edge, spec: {to: {roles: [core_mesh, ingress]}, files: {motd: {text: hello}}}}"
+    return Press.published(database, "node-a", "node-b", also=edge)
 
 
 def report(press: Press, *reads: str, node_id: str = "node-a") -> None:

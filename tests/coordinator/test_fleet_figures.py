@@ -13,6 +13,7 @@ from coordinator.membership import revocation
 from coordinator.reports import heartbeats
 from coordinator.runtime import fleet_figures, fleet_metrics
 from coordinator.runtime.fleet_figures import KEPT_S, MOST_WORDS, Lately, figures
+from tests.coordinator import copies
 from tests.coordinator.candidates import NOW, Candidate, admit, found, join, token_for
 from tests.coordinator.publications import basis, document, publication, publish
 from tests.coordinator.reports import heartbeat
@@ -23,6 +24,11 @@ SETTINGS = CoordinatorSettings()
 @pytest.fixture
 def members(database: Database) -> Database:
     """a is behind and degraded, b is revoked, c was never heard of, d is silent, e is as it should be."""
+    copies.made(database, "fleet figures", fill)
+    return database
+
+
+def fill(database: Database) -> None:
     found(database)
     for name in "abcde":
         admit(database, f"node-{name}", **({"kind": "witness"} if name == "e" else {}))
@@ -33,7 +39,6 @@ def members(database: Database) -> Database:
     revocation.revoke_node(database, "node-b", reason="gone", actor="root", now=NOW)
     with pytest.raises(Refused):
         join(database, Candidate("node-x"), token_for(database))
-    return database
 
 
 def counted(database: Database, now: float = NOW + 5) -> fleet_figures.FleetFigures:

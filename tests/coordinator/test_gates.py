@@ -323,12 +323,9 @@ def edge(text: str, to: str = "{roles: [core_mesh]}") -> str:
 @pytest.fixture
 def fleet(database: Database) -> Press:
     """Three nodes of one role, with a Config."""
-    made = Press.founded(database, *NODES)
     nodes = "\n---\n".join(f"kind: Node\nid: {node_id}\nspec: {{roles: [core_mesh]}}" for node_id in NODES)
     cluster = "{kind: Cluster, id: prod, spec: {coordinators: ['https://localhost:7443']}}"
-    made.apply(f"{cluster}\n---\n{nodes}\n---\n{edge('one')}", prune=True)
-    made.publish()
-    return made
+    return Press.published(database, *NODES, also=f"{cluster}\n---\n{nodes}\n---\n{edge('one')}", prune=True)
 
 
 def test_one_candidate_is_everybody_s(fleet: Press) -> None:

@@ -12,7 +12,18 @@ from coordinator.database.database import Database
 from coordinator.database.documents import Recovery
 from coordinator.publishing import heads
 from coordinator.publishing.heads import Basis
-from tests.coordinator.candidates import NOW, Candidate, admit, allow, contents, found, join, remove_node, token_for
+from tests.coordinator.candidates import (
+    NOW,
+    Candidate,
+    admit,
+    allow,
+    contents,
+    found,
+    join,
+    members,
+    remove_node,
+    token_for,
+)
 from tests.coordinator.publications import ISSUED, basis, document, entry, publication, publish
 
 KEPT = ("documents", "document_sections", "objects", "published", "heads", "nodes")
@@ -20,8 +31,7 @@ KEPT = ("documents", "document_sections", "objects", "published", "heads", "node
 
 @pytest.fixture
 def cluster(database: Database) -> Database:
-    found(database)
-    admit(database, "node-a")
+    members(database, "node-a")
     return database
 
 

@@ -7,7 +7,7 @@ import pytest
 from coordinator.database.database import Database
 from coordinator.reports import heartbeats
 from coordinator.reports.heartbeats import History
-from tests.coordinator.candidates import NOW, admit, contents, found, remove_node
+from tests.coordinator.candidates import NOW, contents, members, remove_node
 from tests.coordinator.publications import basis, document, publication, publish
 from tests.coordinator.reports import events, heartbeat
 
@@ -16,9 +16,7 @@ REPORTED = ("node_status", "heartbeat_history", "events")
 
 @pytest.fixture
 def cluster(database: Database) -> Database:
-    found(database)
-    for node_id in ("node-a", "node-b"):
-        admit(database, node_id)
+    members(database, "node-a", "node-b")
     return database
 
 

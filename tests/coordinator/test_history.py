@@ -18,7 +18,7 @@ from coordinator.membership import admission, revocation
 from coordinator.reports import heartbeats
 from coordinator.runtime import retention
 from snapshot import canonical
-from tests.coordinator import entered
+from tests.coordinator import copies, entered
 from tests.coordinator.candidates import NOW, admit, allow, contents, cut_out, found
 from tests.coordinator.candidates import Candidate as Node
 from tests.coordinator.histories import HISTORY
@@ -30,9 +30,13 @@ from tests.coordinator.reports import heartbeat
 def linked(database: Database) -> Database:
     """A cluster whose history has begun, with a member."""
     database.history = HISTORY
+    copies.made(database, "linked", begin)
+    return database
+
+
+def begin(database: Database) -> None:
     found(database)
     admit(database, "node-a")
-    return database
 
 
 def change(database: Database, what: str = "test") -> None:

@@ -6,8 +6,8 @@ from coordinator.database.database import Database
 from coordinator.fleet.holders import MOST_NAMED, holders
 from coordinator.membership import revocation
 from coordinator.reports import heartbeat_form, heartbeats
-from tests.coordinator import reports
-from tests.coordinator.candidates import NOW, admit, found
+from tests.coordinator import copies, reports
+from tests.coordinator.candidates import NOW, admit, members
 from tests.coordinator.publications import basis, document, entry, publication, publish
 from wire.operators.fleet_answers import Holders
 
@@ -18,11 +18,14 @@ NODES = ("node-a", "node-b", "node-c")
 @pytest.fixture
 def shared(database: Database) -> Database:
     """Three members, and the same content of a scope for each of them."""
-    found(database)
-    for node_id in NODES:
-        admit(database, node_id)
-        publish_for(database, node_id)
+    copies.made(database, "the same for three", publish_all)
     return database
+
+
+def publish_all(database: Database) -> None:
+    members(database, *NODES)
+    for node_id in NODES:
+        publish_for(database, node_id)
 
 
 def publish_for(database: Database, node_id: str) -> None:

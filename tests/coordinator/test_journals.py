@@ -11,7 +11,7 @@ from coordinator.database.database import Database
 from coordinator.database.journals import MOST_EVENTS
 from coordinator.reports import events, heartbeats
 from snapshot import canonical
-from tests.coordinator.candidates import NOW, admit, found
+from tests.coordinator.candidates import NOW, admit, members
 from tests.coordinator.reports import events as told
 from tests.coordinator.reports import heartbeat
 from wire.messages import EVENTS_MAX
@@ -19,9 +19,7 @@ from wire.messages import EVENTS_MAX
 
 @pytest.fixture
 def cluster(database: Database) -> Database:
-    found(database)
-    for node_id in ("node-a", "node-b"):
-        admit(database, node_id)
+    members(database, "node-a", "node-b")
     return database
 
 

@@ -14,7 +14,7 @@ from coordinator.keys import identity
 from coordinator.membership import replicas
 from coordinator.setup import begin_history, pin_identity
 from snapshot import canonical
-from tests.coordinator import entered
+from tests.coordinator import copies, entered
 from tests.coordinator.candidates import FOUNDING, NOW, contents, found
 from tests.coordinator.daemon import refusal, running
 from tests.coordinator.founding import Founded
@@ -29,9 +29,13 @@ NAME = SECOND.coordinator_id
 def linked(database: Database) -> Database:
     """A cluster with a second coordinator, whose identity is pinned; the first one's is not."""
     database.history = HISTORY
+    copies.made(database, "with a pinned second", add_second)
+    return database
+
+
+def add_second(database: Database) -> None:
     found(database)
     entered.add(database, replace(SECOND, identity_sha256=OWN), actor="root", now=NOW)
-    return database
 
 
 def works_as(database: Database, name: str, pin: str) -> None:

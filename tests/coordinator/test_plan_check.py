@@ -1,5 +1,7 @@
 """Plans that are in form, and are refused for what they would make of the nodes: over HTTP, on both databases."""
 
+from dataclasses import replace
+
 import pytest
 
 from coordinator.base.refusal import Code, Refused
@@ -7,12 +9,14 @@ from coordinator.changes import records
 from coordinator.changes.records import ChangeRequest
 from coordinator.database import audit_log, catalog, cluster_state
 from coordinator.publishing import declarations, plan_check
+from coordinator.publishing.backlog import Backlog
 from coordinator.reports import heartbeats
-from tests.coordinator import reports
-from tests.coordinator.candidates import admit, found
+from tests.coordinator import copies, reports
+from tests.coordinator.bundles import Bundles
+from tests.coordinator.candidates import admit, members
 from tests.coordinator.daemon import running
 from tests.coordinator.founding import Founded
-from tests.coordinator.publishing import Press
+from tests.coordinator.publishing import Press, copied
 from tests.coordinator.test_admin_api import refused_apply, refused_files
 
 
@@ -42,14 +46,17 @@ def fleet(count: int, table: int = 20, *, service: bool = True) -> str:
 @pytest.fixture
 def press(database) -> Press:
     """Three members with what `fleet` says."""
-    found(database)
+    bundles, kept = copies.made(database, "what fleet says", fill)
+    return Press(database, bundles=replace(bundles), kept=copied(kept))
+
+
+def fill(database) -> tuple[Bundles, Backlog]:
+    members(database, *NODES)
     made = Press(database)
     made.add_bundle()
-    for number in range(3):
-        admit(database, f"node-{number}")
     made.apply(fleet(3))
     made.publish()
-    return made
+    return replace(made.bundles), copied(made.kept)
 
 
 def carry(press, text, *, allow="", prune=True, dry_run=False):

@@ -18,9 +18,7 @@ ROUTE = "kind: Route\nid: {id}\nspec: {{organization: acme, service: web, match:
 
 @pytest.fixture
 def press(database: Database) -> Press:
-    made = Press.founded(database, "node-a", "node-b")
-    made.publish()
-    return made
+    return Press.published(database, "node-a", "node-b")
 
 
 def test_what_was_published_is_remembered_as_it_is_read(press: Press) -> None:

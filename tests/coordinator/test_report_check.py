@@ -15,7 +15,8 @@ from coordinator.fleet import fleet
 from coordinator.reports import heartbeats, report_check
 from coordinator.reports.checkin import Comparison, ReportedMark
 from coordinator.reports.heartbeat_form import ReceivedHeartbeat
-from tests.coordinator.candidates import NOW, admit, contents, found
+from tests.coordinator import copies
+from tests.coordinator.candidates import NOW, admit, contents, members
 from tests.coordinator.daemon import running
 from tests.coordinator.founding import Founded
 from tests.coordinator.publications import basis, document, publication, publish
@@ -28,8 +29,11 @@ AHEAD, BEHIND, CONFLICT = Comparison.NODE_AHEAD, Comparison.NODE_BEHIND, Compari
 @pytest.fixture
 def published(database: Database) -> str:
     """Versions 3 and 4 of one scope of node-a; the content hash of 4."""
-    found(database)
-    admit(database, "node-a")
+    return copies.made(database, "versions 3 and 4", publish_both)
+
+
+def publish_both(database: Database) -> str:
+    members(database, "node-a")
     for version in (3, 4):
         made = document(ROUTES, version, b"%d" % version)
         assert not publish(database, publication(basis(database), made))

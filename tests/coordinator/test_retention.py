@@ -16,15 +16,24 @@ from coordinator.membership import admission, revocation
 from coordinator.reports import heartbeats
 from coordinator.runtime import retention
 from tests.coordinator.begun_changes import PLAN_HASH, begin
-from tests.coordinator.candidates import NOW, Candidate, admit, allow, contents, found, join, remove_node, token_for
+from tests.coordinator.candidates import (
+    NOW,
+    Candidate,
+    admit,
+    allow,
+    contents,
+    join,
+    members,
+    remove_node,
+    token_for,
+)
 from tests.coordinator.publications import basis, document, publication, publish
 from tests.coordinator.reports import events, heartbeat, mark, scope
 
 
 @pytest.fixture
 def cluster(database: Database) -> Database:
-    found(database)
-    admit(database, "node-a")
+    members(database, "node-a")
     return database
 
 

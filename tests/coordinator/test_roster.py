@@ -10,8 +10,8 @@ from coordinator.fleet.selection import Selection, labels_of
 from coordinator.membership import revocation
 from coordinator.publishing import declarations
 from coordinator.reports import heartbeats
-from tests.coordinator import reports
-from tests.coordinator.candidates import NOW, admit, found
+from tests.coordinator import candidates, copies, reports
+from tests.coordinator.candidates import NOW
 from tests.coordinator.publications import basis, document, publication, publish
 from tests.coordinator.reports import heartbeat
 from tests.fakes.cluster import Cluster
@@ -35,9 +35,12 @@ REFUSED = {
 @pytest.fixture
 def members(database: Database) -> Database:
     """a has reported and is behind, b is revoked, c was never heard of, d is silent."""
-    found(database)
-    for name in "dcba":
-        admit(database, f"node-{name}")
+    copies.made(database, "roster", fill)
+    return database
+
+
+def fill(database: Database) -> None:
+    candidates.members(database, *(f"node-{name}" for name in "dcba"))
     declarations.apply(database, {"a.yaml": DECLARED}, actor="root", now=NOW)
     shared = Cluster().snapshot(subject_node_id="*", roles=("ingress",), organization_ids=("acme",))
     routes = document("route_policy", 4, b"4", subject="*", envelope=shared.envelope_bytes)
@@ -47,7 +50,6 @@ def members(database: Database) -> Database:
     how = {"mode": "degraded", "state": "degraded", "roots_confirmed": False}
     heartbeats.record(database, [heartbeat("node-a", scopes=said, **how)], now=NOW)
     revocation.revoke_node(database, "node-b", reason="gone", actor="root", now=NOW)
-    return database
 
 
 def page(database: Database, which: Selection | None = None, **how: object) -> MemberPage:

@@ -49,10 +49,7 @@ OTHER_ENTRANCE = "---\n{kind: Node, id: node-c, spec: {roles: [ingress], organiz
 
 @pytest.fixture
 def press(database: Database) -> Press:
-    press = Press.founded(database, "node-a", "node-b")
-    press.apply(f"{WORLD}---\n{POLICY}", prune=True)
-    press.publish()
-    return press
+    return Press.published(database, "node-a", "node-b", also=f"{WORLD}---\n{POLICY}", prune=True)
 
 
 def policies(press: Press, node_id: str) -> dict[str, object]:

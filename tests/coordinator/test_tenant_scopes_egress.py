@@ -50,10 +50,7 @@ ALL = f"{WORLD}---\n{SERVICE}---\n{PLANT}{OFFICE}"
 
 @pytest.fixture
 def press(database: Database) -> Press:
-    press = Press.founded(database, "node-a", "node-b")
-    press.apply(ALL, prune=True)
-    press.publish()
-    return press
+    return Press.published(database, "node-a", "node-b", also=ALL, prune=True)
 
 
 def told(press: Press, node_id: str) -> dict[str, object]:

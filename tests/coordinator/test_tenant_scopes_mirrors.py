@@ -37,10 +37,7 @@ def block(text):
 
 @pytest.fixture
 def press(database):
-    made = Press.founded(database, "node-a", "node-b")
-    made.apply(WORLD, prune=True)
-    made.publish()
-    return made
+    return Press.published(database, "node-a", "node-b", also=WORLD, prune=True)
 
 
 def told(press, spec):
