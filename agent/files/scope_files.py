@@ -119,10 +119,11 @@ def _write_sections(
     permissions: Permissions,
 ) -> None:
     """By names within the two folders: of tens of thousands each saves the way there."""
+    link = os.link
     for section in sections:
-        name = f"{section}{SUFFIX}"
+        name = section + SUFFIX
         if section not in others:
-            os.link(name, name, src_dir_fd=outside, dst_dir_fd=inside, follow_symlinks=False)
+            link(name, name, src_dir_fd=outside, dst_dir_fd=inside, follow_symlinks=False)
         else:
             write_file(inside, name, (scope.read(section),), permissions, permissions.file_mode)
 
