@@ -284,7 +284,7 @@ class Store:
         generation = self._write(swap, room, {promotion.digest for promotion in promotions})
         for promotion in promotions:
             self._slots.pop(promotion.scope, None)
-            self._remember(StoredDocument.of(promotion.record, self._blob, promotion.state))
+            self._remember(StoredDocument.of(promotion.record, self._blob, promotion.state, promotion.envelope))
         return self._announce(generation, tuple(promotion.scope for promotion in promotions))
 
     @property

@@ -35,6 +35,7 @@ from snapshot.section_table import differing, sizes_of, state_bytes
 SERVICES_TYPE, SERVICES = "service_assignment", "services"
 SETTINGS_FILE, RESOURCES_FILE, ROUTES_FILE = "settings.json", "resources.json", "routes.json"
 MOST_KEPT = 4096
+LOOKED_UP_SHARE = 32  # one part looked up takes as long as so many added up
 
 
 @frozen
@@ -63,7 +64,7 @@ class PartsSize:
     def of(self, state: Mapping[str, SectionEntry]) -> int:
         if self._state:
             changed = [name for name in differing(self._state, state) if is_part(name, ROUTES)]
-        if not self._state or len(changed) > MOST_EDITED:
+        if not self._state or len(changed) > min(MOST_EDITED, len(state) // LOOKED_UP_SHARE):
             self._size = sum(sizes_of(parts_of(ROUTES_SCOPE, ROUTES, state)))
         else:
             self._size += sum(_size_of(state, name) - _size_of(self._state, name) for name in changed)

@@ -136,15 +136,17 @@ def write_file(
     """
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
     descriptor = os.open(path, flags, 0o600, dir_fd=folder)
-    with os.fdopen(descriptor, "wb", buffering=0) as file:
+    try:
         for piece in pieces:
             if isinstance(piece, CopiedPiece):
                 copy_piece(descriptor, piece, before, path)
                 continue
             view = memoryview(piece)
             while view:
-                view = view[file.write(view) :]
+                view = view[os.write(descriptor, view) :]
         permissions.give(descriptor, mode)
+    finally:
+        os.close(descriptor)
 
 
 def copy_piece(descriptor: int, piece: CopiedPiece, before: int, path: str) -> None:

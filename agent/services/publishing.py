@@ -73,17 +73,22 @@ class Publishing:
         """One round: the files show what is active now. Where a head alone is new, what it lists is on its way, and is
         waited for: one folder is made for both, since each costs as much as there are files.
         """
-        view = await self.threads.read(self.views.all)
+        view = await self._look()
         if self._is_of_a_head_alone(view):
             with trio.move_on_after(HEAD_ALONE_S):
                 await self.active.wait_above(view.generation)
             await trio.sleep(TOLD_FIRST_S)
-            view = await self.threads.read(self.views.all)
+            view = await self._look()
         if self.projection is not None:
             await self.threads.read(self._project, self.projection, view, self.now(), trio.current_time())
         self._shown = view
         self.published.tell(view.generation)
         return view
+
+    async def _look(self) -> View:
+        """Mostly somebody has looked since the last commit, and nothing is read."""
+        view = self.views.at_hand()
+        return view if view is not None else await self.threads.read(self.views.all)
 
     async def try_now(self) -> None:
         """Once the next round has ended; one that rests after a failure begins now."""

@@ -51,10 +51,14 @@ class StoredDocument:
     fetch: Fetch
 
     @classmethod
-    def of(cls, record: DocumentRecord, fetch: Fetch, state: Mapping[str, SectionEntry]) -> Self:
-        """A document whose full state is at hand and need not be parsed."""
+    def of(
+        cls, record: DocumentRecord, fetch: Fetch, state: Mapping[str, SectionEntry], envelope: Envelope | None = None
+    ) -> Self:
+        """A document whose full state is at hand and need not be parsed, and perhaps its envelope."""
         held = cls(record, blobs.digest_of(record.envelope), fetch)
         vars(held)["sections"] = state
+        if envelope is not None:
+            vars(held)["envelope"] = envelope
         return held
 
     @property

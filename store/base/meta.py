@@ -1,9 +1,9 @@
 """The store's own record: whose it is, which incarnation, which generation, and the counters."""
 
 import secrets
-from dataclasses import replace
 from functools import lru_cache
 
+from snapshot.frozen import replace_members
 from store.base import floors, sealed
 from store.base.environment import LmdbTransaction
 from store.base.errors import StoreError, StoreFault
@@ -28,6 +28,12 @@ def read(transaction: LmdbTransaction) -> MetaRecord:
     data = transaction.get("meta", _META)
     if data is None:
         raise StoreError(StoreFault.STORE_CORRUPT, "the store's own record is missing")
+    return _meta_of(data)
+
+
+@lru_cache(maxsize=2)
+def _meta_of(data: bytes) -> MetaRecord:
+    """By all of its bytes: a swap asks for it eight times, and what it says is another one twice."""
     return unpack(MetaRecord, data)
 
 
@@ -37,7 +43,7 @@ def write(transaction: LmdbTransaction, meta: MetaRecord) -> None:
 
 def change(transaction: LmdbTransaction, **changes: object) -> MetaRecord:
     """Read, replace, write."""
-    meta = replace(read(transaction), **changes)  # type: ignore[arg-type]
+    meta = replace_members(read(transaction), **changes)
     write(transaction, meta)
     return meta
 

@@ -20,7 +20,7 @@ Rejected: one count for all, with the oldest evicted: what waits was verified, a
 
 import struct
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import field, replace
+from dataclasses import field
 from functools import partial
 from operator import itemgetter
 from typing import TYPE_CHECKING, NamedTuple
@@ -28,7 +28,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from snapshot import envelope as envelopes
 from snapshot.container import End, ManifestRead, Opening, SectionRead
 from snapshot.envelope import INCREMENT, SNAPSHOT, Envelope
-from snapshot.frozen import frozen, mutable
+from snapshot.frozen import frozen, mutable, replace_members
 from snapshot.limits import MIB, Limits
 from snapshot.reasons import Reason, Rejected
 from store.base import blobs, meta
@@ -214,7 +214,7 @@ class Pending:
         self._reserve(transaction)
         if self._manifest:
             self._beside = len(self.record.envelope) + len(self._manifest)
-            self.record = replace(self.record, manifest=blobs.put(transaction, self._manifest))
+            self.record = replace_members(self.record, manifest=blobs.put(transaction, self._manifest))
         self._put_rows(transaction, self._unflushed.rows)
         self._put_header(transaction, self._with_what_was_unflushed())
 
@@ -225,7 +225,7 @@ class Pending:
         self._reserve(transaction)
         self._put_rows(transaction, rows)
         if self.slot is None:
-            self._put_header(transaction, replace(self.record, sealed=False))
+            self._put_header(transaction, replace_members(self.record, sealed=False))
 
     def _reserve(self, transaction: LmdbTransaction) -> None:
         if self.record.candidate and self.slot is not None and not _is_named(transaction, self.scope, self.slot):
@@ -242,7 +242,7 @@ class Pending:
 
     def _with_what_was_unflushed(self) -> PendingRecord:
         sections = self.record.sections + self._unflushed.sections
-        return replace(self.record, sections=sections, size=self._before + self._beside + self._size)
+        return replace_members(self.record, sections=sections, size=self._before + self._beside + self._size)
 
     def _mark_flushed(self) -> None:
         self.slot = self._reserved
@@ -275,7 +275,7 @@ class Pending:
             self.flush()
 
     def _change(self, **changes: object) -> None:
-        self.record = replace(self.record, **changes)  # type: ignore[arg-type]
+        self.record = replace_members(self.record, **changes)
         self._dirty = True
 
     # ---- what goes out

@@ -5,6 +5,7 @@ LMDB has no checksums (rules M6), so a flipped bit in a mark or a pointer would 
 
 import dataclasses
 import hashlib
+from functools import lru_cache
 from typing import Any, ClassVar, NamedTuple, Protocol, TypeVar
 
 import msgpack
@@ -221,7 +222,12 @@ class KeptRecovery:
 
 
 def pack(record: _Record) -> bytes:
-    return pack_value({field.name: getattr(record, field.name) for field in dataclasses.fields(record)})
+    return pack_value({name: getattr(record, name) for name in _names_of(type(record))})
+
+
+@lru_cache(maxsize=64)
+def _names_of(kind: type[_Record]) -> tuple[str, ...]:
+    return tuple(field.name for field in dataclasses.fields(kind))
 
 
 def unpack(kind: type[R], data: bytes) -> R:
