@@ -332,11 +332,11 @@ def _remove_folder(name: str, within: int) -> None:
     try:
         with os.scandir(folder) as found:
             inside = [(entry.name, entry.is_dir(follow_symlinks=False)) for entry in found]
-        for each, is_folder in inside:
+        for entry_name, is_folder in inside:
             if is_folder:
-                _remove_folder(each, folder)
+                _remove_folder(entry_name, folder)
             else:
-                os.unlink(each, dir_fd=folder)
+                os.unlink(entry_name, dir_fd=folder)
     finally:
         os.close(folder)
     os.rmdir(name, dir_fd=within)
