@@ -8,6 +8,7 @@ those four; and to know that one is like another that was judged, it is written 
 """
 
 from collections.abc import Mapping
+from json.encoder import encode_basestring
 
 from snapshot import canonical
 from snapshot.identifiers import format_time
@@ -17,18 +18,30 @@ _NUMBERS = frozenset({"config_version", "content_length"})
 
 
 class EnvelopeForm:
-    """Of a good envelope: none of its members has a percent sign, a quote or an escape, nor have those for the gaps."""
+    """Of an envelope, whose names need no escapes; what its members say may need some."""
 
     def __init__(self, envelope: bytes, gaps: tuple[str, ...]) -> None:
         members = canonical.reread(envelope)
         if not isinstance(members, dict) or not members.keys() >= set(gaps):
             raise AssertionError("an envelope is an object of these members")
-        text = canonical.dumps(members | {name: f"%({name})s" for name in gaps}).decode()
-        for name in _NUMBERS.intersection(gaps):
-            text = text.replace(f'"%({name})s"', f"%({name})s")
-        self._text, self._gaps = text, [(name, name in _TIMES) for name in gaps]
+        kept = {name: canonical.dumps(value).decode().replace("%", "%%") for name, value in members.items()}
+        self._form = canonical.join(kept | {name: f"%({name})s" for name in gaps})
+        self._times, self._numbers = _TIMES.intersection(gaps), _NUMBERS.intersection(gaps)
+        self._texts = [name for name in gaps if name not in _TIMES | _NUMBERS]
 
     def fill(self, members: Mapping[str, object]) -> bytes:
-        """`members`: as an envelope has them; times are Unix seconds."""
-        own = {name: format_time(members[name]) if is_time else members[name] for name, is_time in self._gaps}  # type: ignore[arg-type]
-        return (self._text % own).encode()
+        """`members`: as an envelope has them; times are Unix seconds. AssertionError for one of another type."""
+        own = {}
+        for name in self._texts:
+            if not isinstance(text := members[name], str):
+                raise AssertionError(f"{name} of an envelope is a string")
+            own[name] = encode_basestring(text)  # in C; its escapes are those of RFC 8785
+        for name in self._times:
+            if not isinstance(seconds := members[name], int | float):
+                raise AssertionError(f"{name} of an envelope is a time")
+            own[name] = f'"{format_time(seconds)}"'
+        for name in self._numbers:
+            if type(number := members[name]) is not int:  # a bool is written otherwise
+                raise AssertionError(f"{name} of an envelope is an integer")
+            own[name] = str(number)
+        return (self._form % own).encode()
