@@ -5,28 +5,34 @@ kernel it has to get the interpreter's lock, several times for one answer, and a
 interval: with Python's own 5 ms a report waited 20 ms beside a plan.
 
 The collector of cycles visits all that lives. At its usual pace that is a third of the work of waking thousands of held
-connections; and a visit of everything stops all threads, with a plan of 1,000 nodes for a third of a second and of
-10,000 for several. What is in cycles here is little and mostly young, so the old is visited once an hour.
+connections; and a visit of everything stops all threads, with 3,000 nodes for a tenth of a second and with 10,000 for
+half of one. What is in cycles here is little and nearly all of it young: some kilobytes for a hundred changes
+(benchmarks/coordinator_memory.py). So the old is visited where memory has grown by a quarter since it was visited last,
+which it does where something leaks, and while it is flat never.
 
 What is large and no longer held would be freed in one go, while all threads stand: that is done in slices, in a thread
 of its own (releasing.py).
 
-Rejected: never to visit the old, since what leaks then leaks for as long as the program runs; and to freeze a model
-once it is loaded, which takes whatever lives beside it out of every later visit.
+Rejected: never to visit the old, since what leaks then leaks for as long as the program runs; to visit it once an hour
+for nothing; and to freeze a model once it is loaded, which takes whatever lives beside it out of every later visit.
 """
 
 import gc
+import os
 import sys
+from pathlib import Path
 
 import trio
 
 from coordinator.base import releasing
 from coordinator.base.threads import in_thread_of
+from wire.logs import log
 
 SWITCH_S = 0.0005
 COLLECT_AFTER, COLLECT_MIDDLE = 10_000, 10  # new objects; of those visits, every so many the middle-aged
 NEVER = 1 << 30
-COLLECT_ALL_S = 3_600.0
+LOOK_S = 3_600.0
+GROWN, GROWN_BYTES = 1.25, 32 << 20  # by both
 RELEASE_S = 1.0
 _releasing = trio.CapacityLimiter(1)
 
@@ -41,15 +47,31 @@ def set_up() -> None:
 async def tidy() -> None:
     """Until cancelled."""
     async with trio.open_nursery() as nursery:
-        nursery.start_soon(collect_all)
+        nursery.start_soon(collect_where_memory_grows)
         nursery.start_soon(release_in_slices)
 
 
-async def collect_all() -> None:
-    """Until cancelled."""
+async def collect_where_memory_grows() -> None:
+    """Until cancelled. The first look is the measure: what serves a fleet for an hour has loaded it."""
+    await trio.sleep(LOOK_S)
+    before = resident_bytes()
     while True:
-        await trio.sleep(COLLECT_ALL_S)
-        gc.collect()
+        await trio.sleep(LOOK_S)
+        now = resident_bytes()
+        if has_grown(before, now):
+            found = gc.collect()
+            log.info("memory has grown: unreachable objects freed", found=found, mib_before=before >> 20, mib=now >> 20)
+            before = now
+
+
+def has_grown(before: int, now: int) -> bool:
+    """So much that a visit of all that lives may be worth what it costs. In bytes."""
+    return now >= before * GROWN and now >= before + GROWN_BYTES
+
+
+def resident_bytes() -> int:
+    """What this process takes of the machine's memory."""
+    return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
 
 
 async def release_in_slices() -> None:

@@ -6,7 +6,6 @@ import threading
 from collections.abc import Iterator
 from weakref import finalize, ref
 
-import pytest
 import trio
 import trio.testing
 
@@ -164,8 +163,7 @@ class Value:
     pass
 
 
-@pytest.mark.usefixtures("autojump_clock")
-async def test_a_coordinator_has_a_thread_for_it() -> None:
+async def test_a_coordinator_has_a_thread_for_it(autojump_clock) -> None:
     here, where = threading.get_ident(), set()
     values: list[object] = [Value() for _ in range(COUNT)]
     for value in values:
