@@ -4,7 +4,7 @@ import secrets
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from sqlalchemy import insert, select, update
+from sqlalchemy import BindParameter, bindparam, insert, select, update
 
 from coordinator.base.refusal import Code, Refused
 from coordinator.database import schema
@@ -33,6 +33,19 @@ _CAME = (
     .order_by(schema.moves.c.at, schema.moves.c.coordinator_id)
 )
 _SITE_IDS = select(schema.sites.c.site_id)
+# As above, of each change of the state.
+_SOME_IDS: BindParameter[str] = bindparam("ids", expanding=True)
+_RAISE_REVISION = update(schema.cluster).values(revision=schema.cluster.c.revision + 1, state_id=bindparam("name"))
+_RAISE_SOME = (
+    update(schema.nodes)
+    .where(schema.nodes.c.node_id.in_(_SOME_IDS))
+    .values(generation=schema.nodes.c.generation + 1)
+    .execution_options(**UNDIGESTED)
+)
+_SITES_OF = select(schema.nodes.c.site_id).where(schema.nodes.c.node_id.in_(_SOME_IDS)).distinct()
+_RAISE_SITES = (
+    update(schema.sites).where(schema.sites.c.site_id.in_(_SOME_IDS)).values(generation=schema.sites.c.generation + 1)
+)
 
 
 @dataclass(frozen=True)
@@ -154,8 +167,7 @@ def regression(found: ClusterState, known: ClusterState | None, *, is_behind: bo
 def raise_revision(transaction: Transaction) -> str:
     """The state has changed: its next number and its new name."""
     state_id = secrets.token_hex(16)
-    revision = schema.cluster.c.revision + 1
-    transaction.run(update(schema.cluster).values(revision=revision, state_id=state_id))
+    transaction.run(_RAISE_REVISION, [{"name": state_id}])
     return state_id
 
 
@@ -173,19 +185,16 @@ def raise_generations(
         return
     ids, touched = sorted(set(node_ids)), set(left)
     for start in range(0, len(ids), _CHUNK):
-        chunk = nodes.c.node_id.in_(ids[start : start + _CHUNK])
-        raised = update(nodes).where(chunk).values(generation=nodes.c.generation + 1)
-        transaction.run(raised.execution_options(**UNDIGESTED))
-        where = transaction.rows(select(nodes.c.site_id).where(chunk).distinct())
-        touched |= {row.site_id for row in where}
+        chunk = {"ids": ids[start : start + _CHUNK]}
+        transaction.run(_RAISE_SOME, [chunk])
+        touched |= {row.site_id for row in transaction.rows(_SITES_OF, chunk)}
     raise_sites(transaction, touched)
 
 
 def raise_sites(transaction: Transaction, site_ids: Iterable[str]) -> None:
     """seed 002: any change of a site or of its entries."""
-    table = schema.sites
-    chosen = table.c.site_id.in_(sorted(set(site_ids)))
-    transaction.run(update(table).where(chosen).values(generation=table.c.generation + 1))
+    if ids := sorted(set(site_ids)):
+        transaction.run(_RAISE_SITES, [{"ids": ids}])
 
 
 def issue_time(transaction: Transaction, now: float, *, back_s: int = 0) -> int:

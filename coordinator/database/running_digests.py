@@ -29,7 +29,7 @@ import hashlib
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cache
+from functools import cache, lru_cache
 from typing import Any
 
 from sqlalchemy import (
@@ -55,7 +55,6 @@ from coordinator.database import schema
 BYTES = 256
 _MODULUS = 1 << (8 * BYTES)
 _ROWS = 1_000  # read at a time
-_NAMES = 500  # in one statement
 UNDIGESTED = {"holdfast_undigested": True}
 """Execution options of a statement that changes no digested column."""
 
@@ -112,8 +111,8 @@ class Folding:
             return self._insert(connection, statement, values)
         if values is None and isinstance(statement, Delete):
             return self._delete(connection, statement)
-        if values is None and isinstance(statement, Update):
-            return self._update(connection, statement)
+        if isinstance(statement, Update):
+            return self._update(connection, statement, values)
         raise AssertionError(f"no digest follows such a statement: {type(statement).__name__}")
 
     def insert_many(self, connection: Connection, statement: Executable, rows: Sequence[Mapping[str, object]]) -> int:
@@ -146,20 +145,30 @@ class Folding:
         table = _table_of(statement)
         return self.add(table, connection.execute(statement.returning(*_columns(table))), -1)
 
-    def _update(self, connection: Connection, statement: Update) -> int:
-        table = _table_of(statement)
-        chosen = _with_keys(table)
-        before = connection.execute(chosen if statement.whereclause is None else chosen.where(statement.whereclause))
-        rows = before.all()
-        if not rows:
+    def _update(self, connection: Connection, statement: Update, values: Sequence[Mapping[str, object]] | None) -> int:
+        """`values`: of a statement that was made once for many, which runs once for each."""
+        if values is None:
+            return self._replace(connection, _table_of(statement), *_reading(statement), None)
+        read_and_write = _kept_reading(statement)
+        return sum(self._replace(connection, _table_of(statement), *read_and_write, row) for row in values)
+
+    def _replace(
+        self,
+        connection: Connection,
+        table: Table,
+        read: Executable,
+        write: Executable,
+        values: Mapping[str, object] | None,
+    ) -> int:
+        """What the rows were goes, what they have become comes."""
+        before = connection.execute(read, values).all()
+        if not before:
             return 0
-        self.add(table, (row[1:] for row in rows), -1)
-        connection.execute(statement)
-        for start in range(0, len(rows), _NAMES):
-            named = [row[0] for row in rows[start : start + _NAMES]]
-            after = connection.execute(_of_keys(table), {"named": named})
-            self.add(table, after, 1)
-        return len(rows)
+        self.add(table, before, -1)
+        after = self.add(table, connection.execute(write, values), 1)
+        if after != len(before):
+            raise AssertionError("what was read was not what was written")
+        return after
 
     def add(self, table: Table, rows: Iterable[Sequence[object]], sign: int) -> int:
         """Rows that have come (1), or have gone (-1); how many."""
@@ -189,9 +198,8 @@ def keep(connection: Connection, kept: Mapping[str, bytes], folded: Folding) -> 
             found[name] = _to_bytes(int.from_bytes(kept[name], "big") + folded.deltas[name])
     changed = [name for name, value in found.items() if kept.get(name) != value]
     if changed:
-        table = schema.running_digests
-        connection.execute(delete(table).where(table.c.name.in_(changed)))  # also one that did not count
-        connection.execute(insert(table), [{"name": name, "value": found[name]} for name in changed])
+        connection.execute(_DROP, {"names": changed})  # also one that did not count
+        connection.execute(_KEEP, [{"name": name, "value": found[name]} for name in changed])
     return found
 
 
@@ -207,7 +215,8 @@ def text_of(value: bytes) -> str:
     return hashlib.sha256(value).hexdigest()
 
 
-_READ = select(schema.running_digests)
+_READ, _KEEP = select(schema.running_digests), insert(schema.running_digests)
+_DROP = delete(schema.running_digests).where(schema.running_digests.c.name.in_(bindparam("names", expanding=True)))
 
 
 def _stream(connection: Connection, statement: Select[*tuple[object, ...]]) -> Iterator[Row[*tuple[object, ...]]]:
@@ -234,17 +243,18 @@ def _all(table: Table) -> Select[*tuple[Any, ...]]:
     return select(*_columns(table)).execution_options(yield_per=_ROWS)
 
 
-@cache
-def _with_keys(table: Table) -> Select[*tuple[Any, ...]]:
-    """Each row with its key before it."""
-    (key,) = table.primary_key.columns
-    return select(key, *_columns(table))
+def _reading(statement: Update) -> tuple[Executable, Executable]:
+    """What reads the rows that it is going to change, and the same statement so that it says what they have become."""
+    columns = _columns(_table_of(statement))
+    chosen = select(*columns)
+    where = statement.whereclause
+    return chosen if where is None else chosen.where(where), statement.returning(*columns)
 
 
-@cache
-def _of_keys(table: Table) -> Select[*tuple[Any, ...]]:
-    (key,) = table.primary_key.columns
-    return select(*_columns(table)).where(key.in_(bindparam("named", expanding=True)))
+@lru_cache(maxsize=64)
+def _kept_reading(statement: Update) -> tuple[Executable, Executable]:
+    """Of one that was made once: making a statement costs as much as running it."""
+    return _reading(statement)
 
 
 @cache

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 from typing import Any
 
-from sqlalchemy import case, insert, select, update
+from sqlalchemy import bindparam, case, insert, select, update
 from sqlalchemy.engine import Row
 
 from coordinator.base.refusal import Code, Refused
@@ -27,7 +27,19 @@ from coordinator.membership.proof import ProvenRequest
 from coordinator.reports import heartbeats
 
 NO_HEAD = -1  # that was ever published for it
-_SPEND, _ADMIT = insert(schema.used_nonces), insert(schema.nodes)
+# Made once: making a statement costs as much as running it.
+_SPEND, _ADMIT, _NOTE_USE = insert(schema.used_nonces), insert(schema.nodes), insert(schema.token_uses)
+_token = schema.tokens.c
+_USE_TOKEN = (
+    update(schema.tokens)
+    .where(_token.jti == bindparam("token"), (_token.uses == 1) | (_token.used < _token.uses))
+    .values(
+        used=case((_token.uses == 1, 1), else_=_token.used + 1),
+        used_at=bindparam("at"),
+        used_by=bindparam("by"),
+        used_certificate_sha256=bindparam("pin"),
+    )
+)
 
 
 @dataclass(frozen=True)
@@ -106,7 +118,9 @@ def join(
     with database.change(actor="", now=now) as transaction:
         standing = cluster_state.sound(transaction)  # without a state, or restored, a coordinator admits nobody
         before, basis = catalog.load(transaction, standing), read_basis(transaction, standing)
-        decided = [_decide(transaction, request, basis, before) for request in requests]
+        new_stores: set[str] = set()
+        decided = [_decide(transaction, request, basis, before, new_stores) for request in requests]
+        heartbeats.forget(transaction, new_stores)
         joined = {
             request.node_id
             for request, decision in zip(requests, decided, strict=True)
@@ -150,8 +164,12 @@ def _spend_nonce(transaction: Transaction, request: ProvenRequest, known: KnownC
     transaction.run(_SPEND, [{"nonce": request.nonce, "expires_at": request.nonce_expires_at}])
 
 
-def _decide(transaction: Transaction, request: ProvenRequest, basis: JoinBasis, before: Model) -> Decision | Refused:
-    """With all that the decision writes of this node, and its audit row."""
+def _decide(
+    transaction: Transaction, request: ProvenRequest, basis: JoinBasis, before: Model, new_stores: set[str]
+) -> Decision | Refused:
+    """With all that the decision writes of this node, and its audit row. `new_stores`: gets the node where another
+    store reports from now on.
+    """
     transaction.actor = f"node:{request.node_id}"
     known = read_candidate(transaction, request, basis, before)
     try:
@@ -164,7 +182,10 @@ def _decide(transaction: Transaction, request: ProvenRequest, basis: JoinBasis, 
         return refused
     if decision.pin == "first":
         _insert(transaction, request, decision, known.last_head)
+        new_stores.add(request.node_id)
     else:
+        if decision.pin == "replace" and _is_another_store(transaction, request):
+            new_stores.add(request.node_id)
         _update(transaction, request, decision)
     by = {} if decision.consume is None else {"token": decision.consume}
     transaction.audit("join", request.node_id, None, {**_describe(request), **by, "pin": decision.pin})
@@ -199,23 +220,19 @@ def _consume(transaction: Transaction, record: TokenRecord, request: ProvenReque
     """The statement itself counts: whatever was read before, a token is never used more often than it may be."""
     if record.used_here:
         return  # a retry: counted already
-    use = {"used_at": transaction.now, "used_by": request.node_id}
-    pin = {"used_certificate_sha256": request.certificate.sha256}
-    table = schema.tokens
-    left = (table.c.uses == 1) | (table.c.used < table.c.uses)
-    count = case((table.c.uses == 1, 1), else_=table.c.used + 1)
-    if not transaction.run(update(table).where(table.c.jti == record.jti, left).values(used=count, **use, **pin)):
+    use = {"at": transaction.now, "by": request.node_id}
+    pin = {"pin": request.certificate.sha256}
+    if not transaction.run(_USE_TOKEN, [{"token": record.jti, **use, **pin}]):
         raise Refused(Code.TOKEN_USED, f"token {record.jti} is for no more nodes")
     if record.uses > 1:
         named = {"jti": record.jti, "node_id": request.node_id, "certificate_sha256": request.certificate.sha256}
-        transaction.run(insert(schema.token_uses), [{**named, "at": transaction.now}])
+        transaction.run(_NOTE_USE, [{**named, "at": transaction.now}])
 
 
 def _insert(transaction: Transaction, request: ProvenRequest, decision: Decision, last_head: int) -> None:
     """Joined-empty (rules J8). A node that was here before goes on from the generation that it may still hold; what it
     reported before, also while its membership was ending, is not held against it.
     """
-    heartbeats.forget(transaction, request.node_id)
     row = {
         "node_id": request.node_id,
         "kind": decision.kind,
@@ -238,8 +255,6 @@ def _update(transaction: Transaction, request: ProvenRequest, decision: Decision
     if decision.pin == "next":
         values |= {"next_certificate": der, "next_certificate_sha256": sha256}
     elif decision.pin == "replace":
-        if _is_another_store(transaction, request):
-            heartbeats.forget(transaction, request.node_id)
         values |= {"certificate": der, "certificate_sha256": sha256}
         values |= {"next_certificate": None, "next_certificate_sha256": None}
     _set(transaction, request.node_id, values)

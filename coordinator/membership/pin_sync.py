@@ -57,10 +57,13 @@ class PinDifferences:
     next_ones: Set[str]
 
 
-def read(database: Database, node_id: str) -> list[Pinned]:
-    """Of a member, a revoked one too, or of a node that was removed."""
+def read(database: Database, node_ids: Sequence[str]) -> dict[str, list[Pinned]]:
+    """By id, of members, revoked ones too, and of nodes that were removed."""
+    found: dict[str, list[Pinned]] = {node_id: [] for node_id in node_ids}
     with database.read() as transaction:
-        return _read_pinned(transaction, [node_id])
+        for pinned in (pin for chunk in chunks(node_ids) for pin in _read_pinned(transaction, chunk)):
+            found[pinned.node_id].append(pinned)
+    return found
 
 
 def read_differences(database: Database, known: Mapping[str, PinStanding]) -> PinDifferences:
@@ -86,6 +89,7 @@ class PinSync:
         self.table = table
         self._database = database
         self._next: Set[str] = set()
+        self._asked: set[str] = set()  # of which something is new, and nobody has begun to read it
         self._reading = trio.Lock()  # or what was read first might be the last word, and let a revoked node in
 
     async def load(self) -> None:
@@ -95,9 +99,23 @@ class PinSync:
             self._bring_all(await in_library(read_differences, self._database, known))
 
     async def follow(self, node_id: str) -> None:
-        """One node has joined, renewed, or left."""
+        """One node has joined, renewed, or left. Those that do so together are read together, by whose turn it is."""
+        self._asked.add(node_id)
         async with self._reading:
-            self._bring_one(node_id, await in_library(read, self._database, node_id))
+            if node_id not in self._asked:
+                return  # read since
+            await self._follow_all(sorted(self._asked))
+
+    async def _follow_all(self, node_ids: Sequence[str]) -> None:
+        """Who asks for one of them from now on has perhaps seen more than is read here."""
+        self._asked.difference_update(node_ids)
+        try:
+            found = await in_library(read, self._database, node_ids)
+        except BaseException:
+            self._asked.update(node_ids)  # whoever waits for one of them reads it
+            raise
+        for node_id, pinned in found.items():
+            self._bring_one(node_id, pinned)
 
     def is_next(self, shown: str) -> bool:
         """Whether the use of this certificate is to be confirmed (protocol 1: both pins hold until then)."""

@@ -49,7 +49,7 @@ def take_out(transaction: Transaction, reasons: Mapping[str, str]) -> frozenset[
         _put_tombstone(transaction, node_id, Code.REMOVED, reason)
         transaction.run(delete(schema.nodes).where(schema.nodes.c.node_id == node_id))
         last_seen.forget(transaction, node_id)
-        heartbeats.forget(transaction, node_id)
+        heartbeats.forget(transaction, [node_id])
         records.forget_node(transaction, node_id)
         _end_admission(transaction, node_id)
     after = next_model(before, {}, dict.fromkeys(reasons))

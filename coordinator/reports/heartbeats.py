@@ -81,18 +81,19 @@ def record(
     return answers
 
 
-# Of each node that joins; made once: making a statement costs as much as running it.
+# Of nodes that join; made once: making a statement costs as much as running it.
 _FORGET = tuple(
     delete(table).where(table.c.node_id == bindparam("gone"))
     for table in (schema.node_status, schema.heartbeat_history)
 )
 
 
-def forget(transaction: Transaction, node_id: str) -> None:
-    """Whoever comes next under this id has reported nothing yet (rules K37). What is in the journal stays."""
+def forget(transaction: Transaction, node_ids: Collection[str]) -> None:
+    """Whoever comes next under these ids has reported nothing yet (rules K37). What is in the journal stays."""
+    rows = [{"gone": node_id} for node_id in sorted(node_ids)]
     for statement in _FORGET:
-        transaction.run(statement, [{"gone": node_id}])
-    refusal_records.forget(transaction, node_id)
+        transaction.run_many(statement, rows)
+    refusal_records.forget(transaction, rows)
 
 
 def _follow_changes(transaction: Transaction, batch: Sequence[ReceivedHeartbeat]) -> VoteCount:

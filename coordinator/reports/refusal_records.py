@@ -139,8 +139,9 @@ def settle(transaction: Transaction, outcomes: Sequence[RefusalOutcome]) -> None
 _FORGET = delete(schema.standing_refusals).where(schema.standing_refusals.c.node_id == bindparam("gone"))
 
 
-def forget(transaction: Transaction, node_id: str) -> None:
-    transaction.run(_FORGET, [{"gone": node_id}])
+def forget(transaction: Transaction, rows: Sequence[Mapping[str, object]]) -> None:
+    """`rows`: each names one that is `gone`."""
+    transaction.run_many(_FORGET, rows)
 
 
 # ---- what a report says

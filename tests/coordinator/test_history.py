@@ -3,7 +3,7 @@
 from collections.abc import Callable
 
 import pytest
-from sqlalchemy import delete, insert, select, text, update
+from sqlalchemy import bindparam, delete, insert, select, text, update
 
 from coordinator.base.refusal import Code, Refused
 from coordinator.base.settings import DAY, CoordinatorSettings
@@ -504,9 +504,20 @@ def test_every_table_that_is_digested_follows_its_rows(linked: Database) -> None
     assert (faults(linked), compared(linked)) == ([], [])
 
 
+def test_a_statement_that_was_made_once_is_followed_row_by_row(linked: Database) -> None:
+    """One that no row is chosen by, one that its own row is no longer chosen by afterwards, and one row twice."""
+    table = schema.nodes
+    move = update(table).where(table.c.kind == bindparam("was")).values(kind=bindparam("becomes"))
+    kinds = [("witness", "data"), ("data", "witness"), ("witness", "data"), ("data", "witness")]
+    with linked.change(actor="root", now=NOW) as transaction:
+        assert transaction.run(move, [{"was": was, "becomes": becomes} for was, becomes in kinds]) == 3
+        transaction.audit("test", "node-a")
+    assert (faults(linked), compared(linked)) == ([], [])
+
+
 def test_what_cannot_be_followed_is_refused(linked: Database) -> None:
     def run(transaction: Transaction) -> None:
-        transaction.run(update(schema.nodes).values(kind="witness"), [{}])
+        transaction.run(delete(schema.nodes), [{}])
 
     with linked.record() as transaction, pytest.raises(AssertionError, match="no digest follows"):
         run(transaction)

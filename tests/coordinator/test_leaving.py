@@ -333,7 +333,7 @@ def test_a_renewed_certificate_brings_nobody_back(cluster: Database) -> None:
         admission.allow(cluster, AllowlistEntry("node-b"), **HOW)
         assert refusal(join, cluster, other, token_for(cluster)).code is Code.REMOVED
         assert refusal(join, cluster, each, connection=node.pin).code is Code.REMOVED
-    assert {pin.state for pin in pin_sync.read(cluster, "node-a")} == {PinState.REMOVED}
+    assert {pin.state for pin in pin_sync.read(cluster, ["node-a"])["node-a"]} == {PinState.REMOVED}
 
 
 def test_a_lagging_replica_brings_nobody_back(cluster: Database, second: Database) -> None:

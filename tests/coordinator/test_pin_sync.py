@@ -4,6 +4,7 @@ import pytest
 import trio
 import trio.testing
 from sqlalchemy import delete
+from sqlalchemy.exc import OperationalError
 
 from coordinator.database import schema
 from coordinator.database.database import Database
@@ -47,12 +48,12 @@ def test_while_a_certificate_is_renewed_both_are_known(database: Database) -> No
     old = candidate(database, "one")
     new = old.renewed()
     join(database, new, connection=old.pin)
-    assert set(pin_sync.read(database, "one")) == {
+    assert set(pin_sync.read(database, ["one"])["one"]) == {
         Pinned(old.der, "one", PinState.ACTIVE),
         Pinned(new.der, "one", PinState.ACTIVE, is_next=True),
     }
     assert membership.confirm_pin(database, new.pin, now=NOW)
-    assert pin_sync.read(database, "one") == [Pinned(new.der, "one", PinState.ACTIVE)]
+    assert pin_sync.read(database, ["one"])["one"] == [Pinned(new.der, "one", PinState.ACTIVE)]
 
 
 async def test_the_table_follows_one_node_and_all(database: Database) -> None:
@@ -91,6 +92,57 @@ async def test_an_older_reading_is_not_the_last_word(database: Database, second:
             nursery.start_soon(pins.follow, "one")
             await trio.testing.wait_all_tasks_blocked(0.1)
     assert [(pin.der, pin.state) for pin in pins.table] == [(one.der, PinState.REVOKED)]
+
+
+@pytest.mark.parametrize("others", [(), ("two",)])
+async def test_who_is_revoked_while_it_is_read_is_read_again(
+    database: Database, second: Database, others: tuple[str, ...]
+) -> None:
+    """rules K22, threats M07: what others have asked for at the time counts for nobody who asks later."""
+    one = candidate(database, "one")
+    for name in others:
+        admit(database, name)
+    pins = PinSync(database, PinTable())
+    async with trio.open_nursery() as nursery:
+        with held_reading(database, "nodes") as reading:
+            nursery.start_soon(pins.follow, "one")
+            await trio.to_thread.run_sync(reading.wait)
+            revocation.revoke_node(second, "one", reason="x", actor="root", now=NOW)
+            for name in ("one", *others):
+                nursery.start_soon(pins.follow, name)
+            await trio.testing.wait_all_tasks_blocked(0.1)
+    assert {(pin.node_id, pin.state) for pin in pins.table} == {
+        ("one", PinState.REVOKED),
+        *((name, PinState.ACTIVE) for name in others),
+    }
+    assert pins.table.find(one.der).state is PinState.REVOKED
+
+
+async def test_those_that_join_together_are_read_together(database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
+    """And where that fails each is read by who waits for it."""
+    found(database)
+    names = [admit(database, name).node_id for name in ("one", "two", "three")]
+    pins, asked, failed = PinSync(database, PinTable()), [], []
+
+    def read(database: Database, node_ids: list[str]) -> dict[str, list[Pinned]]:
+        asked.append(node_ids)
+        if len(asked) == 1:
+            raise OperationalError("select", {}, Exception("disk"))
+        return original(database, node_ids)
+
+    async def follow(name: str) -> None:
+        try:
+            await pins.follow(name)
+        except OperationalError:
+            failed.append(name)
+
+    original = pin_sync.read
+    monkeypatch.setattr(pin_sync, "read", read)
+    async with trio.open_nursery() as nursery:
+        for name in names:
+            nursery.start_soon(follow, name)
+    assert len(failed) == 1 and sorted(asked[1]) == sorted(names)
+    assert len(asked) == 2 and {pin.node_id for pin in pins.table} == set(names)
 
 
 async def test_of_a_catalog_that_has_changed_a_little_that_alone_is_read(database: Database) -> None:
