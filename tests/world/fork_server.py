@@ -62,9 +62,7 @@ def import_all() -> None:
         with suppress(ModuleNotFoundError):  # of another version
             importlib.import_module(name)
     with suppress(ModuleNotFoundError):
-        migrated = importlib.import_module("tests.coordinator.migrated")
-        migrated.share()
-        migrated.warm()
+        importlib.import_module("tests.coordinator.warmed").warm()
 
 
 @dataclass(frozen=True)
