@@ -1,7 +1,7 @@
 """Signing: what `snapshot/verify.py` believes, made. The agent's process never holds this module.
 
 snapshot increment recovery           a SignedDocument of that kind
-HeadForm                              the heads of many nodes
+DocumentForm                          many documents that are alike
 sign                                  any envelope over any content, as it is given
 trust_bundle_sections, key_record     the sections of a trust bundle
 """
@@ -10,6 +10,7 @@ import base64
 import hashlib
 from collections.abc import Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 from coordinator.keys.envelope_form import EnvelopeForm
 from coordinator.keys.signing_key import SigningKey
@@ -22,6 +23,8 @@ from snapshot.manifest import RecoveryManifest, Revocations, SectionChange, Sect
 from snapshot.signature import pae
 
 NO_HASH = "sha256:" + "0" * 64
+_OF_EACH = ("snapshot_id", "subject_node_id", "config_version", "refresh_after", "content_hash", "content_length")
+_NO_SECTIONS: Mapping[str, bytes] = {}
 
 
 @dataclass(frozen=True)
@@ -102,15 +105,8 @@ def snapshot(
     """`sections` are JSON values by name, or their bytes; those named by `raw` are bytes and no JSON."""
     encoded = {name: section_bytes(value) for name, value in sections.items()}
     entries = {name: entry_of(data, is_raw=name in raw) for name, data in encoded.items()}
-    return snapshot_of(claims, manifest.state_bytes(entries), encoded, keys)
-
-
-def snapshot_of(
-    claims: EnvelopeClaims, content: bytes, sections: Mapping[str, bytes], keys: Sequence[SigningKey]
-) -> SignedDocument:
-    """The snapshot of this manifest, which names just these sections."""
-    length = sum(map(len, sections.values()))
-    return sign_as_given(claims.envelope(SNAPSHOT, content, length, keys), content, _in_order(sections), keys)
+    content, length = manifest.state_bytes(entries), sum(map(len, encoded.values()))
+    return sign_as_given(claims.envelope(SNAPSHOT, content, length, keys), content, _in_order(encoded), keys)
 
 
 def increment(
@@ -158,27 +154,42 @@ def head_members(
     }
 
 
-class HeadForm:
-    """The heads of one issue: `claims` are what they have in common."""
+class DocumentForm:
+    """Documents that have `claims` in common, but for what each has of its own. The first is written as it is; whoever
+    has a second one has many.
+    """
 
-    def __init__(self, claims: EnvelopeClaims, keys: Sequence[SigningKey]) -> None:
-        self._first, self._keys = claims.envelope(HEAD, b"", 0, keys), keys
-        gaps = ("snapshot_id", "subject_node_id", "config_version", "refresh_after", "content_hash")
-        self._form = EnvelopeForm(self._first.to_bytes(), gaps)
+    def __init__(self, kind: str, claims: EnvelopeClaims, keys: Sequence[SigningKey]) -> None:
+        self._common, self._keys = claims.envelope(kind, b"", 0, keys), keys
+        self._is_first = True
 
     def sign(
-        self, content: bytes, *, snapshot_id: str, subject_node_id: str, config_version: int, refresh_after: int
+        self,
+        content: bytes,
+        sections: Mapping[str, bytes] = _NO_SECTIONS,
+        *,
+        snapshot_id: str,
+        subject_node_id: str,
+        config_version: int,
+        refresh_after: int,
     ) -> SignedDocument:
-        """The head of this manifest."""
+        """The document of this manifest, which names just these sections."""
         envelope = replace_members(
-            self._first,
+            self._common,
             snapshot_id=snapshot_id,
             subject_node_id=subject_node_id,
             config_version=config_version,
             refresh_after=refresh_after,
             content_hash=content_hash(content),
+            content_length=sum(map(len, sections.values())),
         )
-        return _sign_bytes(envelope, self._form.fill(vars(envelope)), content, (), self._keys)
+        encoded = envelope.to_bytes() if self._is_first else self._form.fill(vars(envelope))
+        self._is_first = False
+        return _sign_bytes(envelope, encoded, content, _in_order(sections), self._keys)
+
+    @cached_property
+    def _form(self) -> EnvelopeForm:
+        return EnvelopeForm(self._common.to_bytes(), _OF_EACH)
 
 
 def recovery(claims: EnvelopeClaims, allowed: RecoveryManifest, keys: Sequence[SigningKey]) -> SignedDocument:

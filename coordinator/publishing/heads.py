@@ -82,12 +82,12 @@ _OUT = (
         _heads.c.authority_epoch,
         _heads.c.generation.label("published"),
         _heads.c.snapshot_id,
-        _heads.c.listing,
-        _heads.c.candidates,
     )
     .select_from(_nodes.outerjoin(_heads, _nodes.c.node_id == _heads.c.node_id))
     .where(is_named(_nodes.c.node_id))
 )
+_TEXTS = select(_heads.c.node_id, _heads.c.listing, _heads.c.candidates).where(is_named(_heads.c.node_id))
+_NOTHING_LISTED = ("{}", "{}")
 _LINE = (_published.c.node_id, _published.c.scope, _published.c.authority_epoch)
 _LAST = (
     select(
@@ -99,7 +99,7 @@ _LAST = (
     .group_by(*_LINE)
 )
 _LAST_OF_SCOPES = _LAST.where(_published.c.scope.in_(bindparam("scopes", expanding=True)))
-_OF_NUMBERS = select(_published).where(
+_OF_NUMBERS = select(*_LINE, _published.c.config_version, _published.c.content_hash).where(
     is_named(_published.c.node_id), _published.c.config_version.in_(bindparam("numbers", expanding=True))
 )
 _PUBLISHED = insert(_published)
@@ -134,8 +134,7 @@ Numbered = tuple[str, Pair]
 NOTHING: "Mapping[Numbered, Document]" = {}
 
 
-@dataclass(frozen=True)
-class Basis:
+class Basis(NamedTuple):
     """What a publication was made from: the swap is against exactly this (rules K21)."""
 
     generation: int  # of the node's entry: raised by every change that touches it
@@ -145,7 +144,8 @@ class Basis:
 @dataclass(frozen=True)
 class Publication:
     """One node's next head, with the documents that it announces and that are not kept yet. `texts`: what it lists and
-    what is coming as they are kept, where that was written out already.
+    what is coming as they are kept, where that was written out already. `same_as`: the id of the head before it, where
+    that lists and announces the same.
     """
 
     node_id: str
@@ -155,6 +155,7 @@ class Publication:
     listing: Mapping[str, HeadEntry]  # scope -> what the node should hold
     candidates: Mapping[str, HeadEntry] = field(default_factory=dict)  # scope -> what is coming
     texts: tuple[str, str] | None = None
+    same_as: str | None = None
     documents: tuple[Document, ...] = ()
     counted: Mapping[str, int] = field(default_factory=dict)  # scope -> the counter that a new version was made from
     outcomes: tuple[RefusalOutcome, ...] = ()
@@ -179,9 +180,9 @@ def due(transaction: Transaction, now: float, *, round_s: float = 0, most: int =
     Where one is past it, those that will be within `round_s` come along, the first of them, until there are `most`: a
     small fleet is renewed by the batch, and not by a transaction for each node.
     """
-    ends = {row.node_id: row.expires_at or 0 for row in transaction.rows(_BEHIND)}
-    rows = transaction.rows(_PAST, {"at": now + round_s})
-    soon = sorted((row.refresh_after, row.node_id, row.expires_at) for row in rows if row.node_id not in ends)
+    ends = {node_id: end or 0 for node_id, end in map(tuple, transaction.rows(_BEHIND))}
+    rows = map(tuple, transaction.rows(_PAST, {"at": now + round_s}))
+    soon = sorted((at, node_id, end) for node_id, at, end in rows if node_id not in ends)
     ends |= {node_id: end for at, node_id, end in soon if at <= now}
     if soon and soon[0][0] <= now:
         early = [(node_id, end) for at, node_id, end in soon if at > now]
@@ -207,7 +208,8 @@ def publish_within(transaction: Transaction, publications: Sequence[Publication]
     numbered: dict[Numbered, bytes] = {}
     cluster_state.sound(transaction)
     out = _read_out(transaction, [publication.node_id for publication in publications])
-    found = _find_changed(publications, out)
+    others = [publication.node_id for publication in publications if not _is_same(publication, out)]
+    found = _find_changed(publications, out, _read_texts(transaction, others))
     read = _read(transaction, found, out)
     for changed in found:
         try:
@@ -248,11 +250,11 @@ def last_versions(
     """By node and scope: of all scopes, or of some."""
     asked = {"named": node_ids} if scopes is None else {"named": node_ids, "scopes": scopes}
     found: dict[str, dict[str, LastVersions]] = defaultdict(dict)
-    for row in transaction.rows(_LAST if scopes is None else _LAST_OF_SCOPES, asked):
-        before, epoch = found[row.node_id].get(row.scope, NEVER), row.authority_epoch
-        of_epoch = (epoch, row.listed) if row.listed else (0, 0)
-        numbered_last = max((epoch, row.numbered), before.numbered)
-        found[row.node_id][row.scope] = LastVersions(numbered_last, max(of_epoch, before.listed))
+    rows = transaction.rows(_LAST if scopes is None else _LAST_OF_SCOPES, asked)
+    for node_id, scope, epoch, numbered, listed in map(tuple, rows):
+        before = found[node_id].get(scope, NEVER)
+        of_epoch = (epoch, listed) if listed else (0, 0)
+        found[node_id][scope] = LastVersions(max((epoch, numbered), before.numbered), max(of_epoch, before.listed))
     return found
 
 
@@ -264,8 +266,7 @@ class _Line(NamedTuple):
     is_candidate: bool
 
 
-@dataclass(frozen=True)
-class _Changed:
+class _Changed(NamedTuple):
     """The lines that a publication announces, and its node's last head did not. `listing`, `candidates`: as text;
     `is_renewal`: both are those of the head that is out.
     """
@@ -291,8 +292,7 @@ class _Read:
     changes: frozenset[int]  # those that nodes may have rows of
 
 
-@dataclass(frozen=True)
-class _Accepted:
+class _Accepted(NamedTuple):
     """A publication that may go out, and its lines that are not on record yet or name another document."""
 
     publication: Publication
@@ -301,54 +301,64 @@ class _Accepted:
     again: tuple[_Line, ...]
 
 
-@dataclass(frozen=True)
-class _HeadOut:
-    """An entry, and the head that is out for it. `listing`, `candidates`: as text."""
+class _HeadOut(NamedTuple):
+    """An entry, and the head that is out for it."""
 
     basis: Basis
     pair: Pair
     snapshot_id: str | None
-    listing: str
-    candidates: str
-
-
-_NOTHING_OUT = _HeadOut(Basis(0, 0), (0, 0), None, "{}", "{}")
 
 
 def _read_out(transaction: Transaction, node_ids: Sequence[str]) -> dict[str, _HeadOut]:
     """By node; strangers are left out."""
-    return {
-        node_id: _HeadOut(
-            Basis(generation, published or 0),
-            (epoch or 0, published or 0),
-            snapshot_id,
-            listing or "{}",
-            candidates or "{}",
-        )
-        for chunk in documents.chunks(node_ids)
-        for node_id, generation, epoch, published, snapshot_id, listing, candidates in map(
-            tuple, transaction.rows(_OUT, {"named": chunk})
-        )
-    }
+    found: dict[str, _HeadOut] = {}
+    for chunk in documents.chunks(node_ids):
+        rows = transaction.rows(_OUT, {"named": chunk})
+        for node_id, generation, epoch, published, snapshot_id in map(tuple, rows):
+            pair = (epoch or 0, published or 0)
+            found[node_id] = _HeadOut(Basis(generation, published or 0), pair, snapshot_id)
+    return found
 
 
-def _find_changed(publications: Sequence[Publication], out: Mapping[str, _HeadOut]) -> list[_Changed]:
-    """Most heads list what the one before them did, and a text is compared in no time."""
+def _find_changed(
+    publications: Sequence[Publication], out: Mapping[str, _HeadOut], texts: Mapping[str, tuple[str, str]]
+) -> list[_Changed]:
+    """Most heads list what the one before them did, and a text is compared in no time. `texts`: by node, what that
+    lists and announces, of those that do not say that they are the same.
+    """
     found = []
     for publication in publications:
         listing, candidates = publication.texts or (
             documents.listing_text(publication.listing),
             documents.listing_text(publication.candidates),
         )
-        before = out.get(publication.node_id, _NOTHING_OUT)
+        if _is_same(publication, out):
+            found.append(_Changed(publication, listing, candidates, (), is_renewal=True))
+            continue
+        before = texts.get(publication.node_id, _NOTHING_LISTED)
         lines: list[_Line] = []
-        if listing != before.listing:
-            lines += _changed_lines(publication.listing, before.listing, is_candidate=False)
-        if candidates != before.candidates:
-            lines += _changed_lines(publication.candidates, before.candidates, is_candidate=True)
-        is_renewal = before.snapshot_id is not None and (listing, candidates) == (before.listing, before.candidates)
+        if listing != before[0]:
+            lines += _changed_lines(publication.listing, before[0], is_candidate=False)
+        if candidates != before[1]:
+            lines += _changed_lines(publication.candidates, before[1], is_candidate=True)
+        is_renewal = publication.node_id in texts and (listing, candidates) == before
         found.append(_Changed(publication, listing, candidates, tuple(lines), is_renewal))
     return found
+
+
+def _is_same(publication: Publication, out: Mapping[str, _HeadOut]) -> bool:
+    """Whether it lists what the head that is out does: of one that is out no more, nobody knows."""
+    before = out.get(publication.node_id)
+    return publication.same_as is not None and before is not None and before.snapshot_id == publication.same_as
+
+
+def _read_texts(transaction: Transaction, node_ids: Sequence[str]) -> dict[str, tuple[str, str]]:
+    """By node, what its head lists and what it announces, as text."""
+    return {
+        node_id: (listing, candidates)
+        for chunk in documents.chunks(node_ids)
+        for node_id, listing, candidates in map(tuple, transaction.rows(_TEXTS, {"named": chunk}))
+    }
 
 
 def _changed_lines(entries: Mapping[str, HeadEntry], text_before: str, *, is_candidate: bool) -> Iterator[_Line]:
@@ -398,10 +408,12 @@ def _on_record(transaction: Transaction, changed: Sequence[_Changed]) -> dict[tu
     """Lines with the version numbers that are announced anew, of any of the nodes: few more than are asked for."""
     numbers = sorted({line.entry.config_version for candidate in changed for line in candidate.lines})
     return {
-        (row.node_id, row.scope, (row.authority_epoch, row.config_version)): row.content_hash
+        (node_id, scope, (epoch, version)): content_hash
         for chunk in documents.chunks([candidate.publication.node_id for candidate in changed if candidate.lines])
         for some in documents.chunks(numbers)
-        for row in transaction.rows(_OF_NUMBERS, {"named": chunk, "numbers": some})
+        for node_id, scope, epoch, version, content_hash in map(
+            tuple, transaction.rows(_OF_NUMBERS, {"named": chunk, "numbers": some})
+        )
     }
 
 
@@ -539,11 +551,10 @@ def _write_heads(transaction: Transaction, written: Sequence[_Changed]) -> None:
     """In the order of the key, though it takes two statements; mostly all are renewals, or none is."""
     ordered = sorted(written, key=lambda changed: changed.publication.node_id)
     for renews, some in groupby(ordered, key=lambda changed: changed.is_renewal):
-        rows = map(_head_row, some)
         if renews:
-            transaction.run_many(_RENEWED, list(map(_renewal_row, rows)))
+            transaction.run_many(_RENEWED, [_renewal_row(changed.publication) for changed in some])
         else:
-            transaction.put(schema.heads, list(rows))
+            transaction.put(schema.heads, [_head_row(changed) for changed in some])
 
 
 def _counters(accepted: Sequence[_Accepted]) -> dict[str, int]:
@@ -584,20 +595,19 @@ def _key_of(line: _Line) -> dict[str, object]:
     return {**about, "epoch": entry.authority_epoch, "version": entry.config_version}
 
 
-def _renewal_row(row: Mapping[str, object]) -> dict[str, object]:
+def _renewal_row(each: Publication) -> dict[str, object]:
     """What is another one in the row of a head that lists what the one before it did."""
-    return {("node" if name == "node_id" else name): row[name] for name in ("node_id", *_RENEWING)}
-
-
-def _head_row(changed: _Changed) -> dict[str, object]:
-    each = changed.publication
     return {
-        "node_id": each.node_id,
+        "node": each.node_id,
         "authority_epoch": each.head.authority_epoch,
         "generation": each.head.config_version,
         "snapshot_id": each.head.snapshot_id,
         "refresh_after": each.refresh_after,
         "expires_at": each.head.expires_at,
-        "listing": changed.listing,
-        "candidates": changed.candidates,
     }
+
+
+def _head_row(changed: _Changed) -> dict[str, object]:
+    """All of a row."""
+    row = _renewal_row(changed.publication)
+    return {"node_id": row.pop("node"), **row, "listing": changed.listing, "candidates": changed.candidates}

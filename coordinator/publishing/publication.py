@@ -56,7 +56,7 @@ from coordinator.database.scope_versions import is_counted
 from coordinator.declared.compiler import Audience, ScopeContent, StoredSection
 from coordinator.declared.model import Subject
 from coordinator.keys import signer
-from coordinator.keys.signer import Base, EnvelopeClaims
+from coordinator.keys.signer import Base
 from coordinator.publishing.gates import ChangeMark
 from coordinator.publishing.head_signing import Announced, new_id, sign_head, signing
 from coordinator.publishing.heads import Pair, Publication
@@ -75,6 +75,7 @@ from snapshot.verifier_state import Mark, VerifierState
 
 RETRY_S = 30  # a head is not issued again sooner, also where a scope could not be renewed; but before it expires
 NOTHING_LISTED = listing_text({})
+_NO_SECTIONS: Mapping[str, bytes] = {}
 # What follows these is judged by the roles and organizations that they give (format.md 9).
 _FIRST = ("node_bootstrap", "node_runtime")
 
@@ -193,6 +194,7 @@ def _renew_as_is(
         refresh_after=_refresh_after(issue, head, standing.due_at),
         listing=listing,
         texts=texts,
+        same_as=situation.head_id,
         rows=told.rows,
     )
     after = standing if said == standing.said else replace(standing, said=said)
@@ -370,7 +372,7 @@ def _share(
     found = case.shared.newest(content, case.issue.authority_epoch)
     if found is None or not _is_ahead(case, content, found.held) or not _stays(case, found.held, holder):
         made = _sign(case, content, _next_version(case, content), holder)
-        found = SharedDocument(_kept_document(made, content), drop_stored(to_document(made), content.sections))
+        found = SharedDocument(_kept_document(made, content), to_document(made, content.sections))
         case.shared.add(content, found)
     smaller = None if base is None else _shared_increment(case, base, content, found.held, holder)
     if found.unkept is not None:
@@ -499,7 +501,7 @@ def _publish(
         holder = replace(holder, recoveries=(allowed.container,))
     made = _sign(case, content, version, holder)
     smaller = None if base is None else _increment(case, base, content, made.envelope, holder)
-    document = drop_stored(to_document(made), content.sections)
+    document = to_document(made, content.sections)
     if allowed is not None:
         case.documents.append(document)
     else:
@@ -519,9 +521,21 @@ def _kept_document(made: signer.SignedDocument, content: ScopeContent) -> Publis
 
 
 def _sign(case: _Case, content: ScopeContent, version: int, holder: VerifierState) -> signer.SignedDocument:
-    keys = case.issue.signers(content.scope.type)
-    made = signer.snapshot_of(_claims(case, content, version), content.manifest, content.read_all(), keys)
-    case.shared.reviewer.review(made, holder, case.issue.now)
+    issue, node_id = case.issue, case.situation.node_id
+    if content.is_shared:  # for each of its nodes spread by Issue.due_at
+        subject, refresh_after = SHARED, int(issue.now) + issue.settings.snapshot_refresh_s
+    else:
+        spread_by = f"{node_id} {content.scope.type}"  # the services of a node are renewed with one head
+        subject, refresh_after = node_id, issue.refresh_after(spread_by, issue.settings.snapshot_refresh_s)
+    made = issue.snapshot_form(content.scope, content.audience).sign(
+        content.manifest,
+        content.read_all(),
+        snapshot_id=new_id(),
+        subject_node_id=subject,
+        config_version=version,
+        refresh_after=refresh_after,
+    )
+    case.shared.reviewer.review(made, holder, issue.now)
     return made
 
 
@@ -538,13 +552,18 @@ def _increment(
     if delta is None:
         return None
     claims = replace(
-        _claims(case, content, to.config_version), refresh_after=to.refresh_after, expires_at=to.expires_at
+        case.issue.claims(content.scope, content.audience),
+        snapshot_id=new_id(),
+        subject_node_id=to.subject_node_id,
+        config_version=to.config_version,
+        refresh_after=to.refresh_after,
+        expires_at=to.expires_at,
     )
     keys = case.issue.signers(content.scope.type)
     brought = {name: content.bytes_of(section) for name, section in delta.brought.items()}
     made = signer.increment(claims, Base(base.config_version, held.sections), delta.changes, brought, keys)
     case.shared.reviewer.review(made, holder, case.issue.now)
-    return drop_stored(to_document(made), delta.brought)
+    return to_document(made, delta.brought)
 
 
 def _audience(one: Envelope) -> tuple[object, ...]:
@@ -566,30 +585,6 @@ def _is_as_declared(case: _Case, scope: str) -> bool:
     """What is given in place of a refused version, or could not be made anew, came by no change of now."""
     choice = case.choices.get(scope)
     return scope not in case.failed and (choice is None or choice.content is None)
-
-
-def _claims(case: _Case, content: ScopeContent, version: int) -> EnvelopeClaims:
-    issue, node_id = case.issue, case.situation.node_id
-    if content.is_shared:  # for each of its nodes spread by Issue.due_at
-        subject, refresh_after = SHARED, int(issue.now) + issue.settings.snapshot_refresh_s
-    else:
-        spread_by = f"{node_id} {content.scope.type}"  # the services of a node are renewed with one head
-        subject, refresh_after = node_id, issue.refresh_after(spread_by, issue.settings.snapshot_refresh_s)
-    return EnvelopeClaims(
-        snapshot_id=new_id(),
-        cluster_id=issue.cluster_id,
-        subject_node_id=subject,
-        scope_type=content.scope.type,
-        scope_ids=content.scope.ids,
-        roles=content.audience.roles,
-        organization_ids=content.audience.organization_ids,
-        config_version=version,
-        authority_epoch=issue.authority_epoch,
-        issued_at=issue.issued_at,
-        refresh_after=refresh_after,
-        expires_at=issue.expires_at(issue.settings.snapshot_lifetime_s),
-        min_trust_bundle_version=issue.bundle.version,
-    )
 
 
 def _holder(issue: Issue, situation: Situation, subject: Subject | None) -> VerifierState:
@@ -632,8 +627,12 @@ def _list_held(case: _Case, scope: str, held: PublishedDocument) -> None:
     case.refresh[scope] = case.issue.due_at(held.envelope, case.situation.node_id)
 
 
-def to_document(made: signer.SignedDocument) -> Document:
-    """A signed document in the parts that the database keeps."""
+def to_document(
+    made: signer.SignedDocument, sections: Mapping[str, bytes | StoredSection] = _NO_SECTIONS
+) -> Document:
+    """A signed document in the parts that the database keeps, with no bytes of those `sections` that lie in the store: a
+    batch of documents may be larger than memory.
+    """
     one = made.envelope
     return Document(
         snapshot_id=one.snapshot_id,
@@ -648,14 +647,9 @@ def to_document(made: signer.SignedDocument) -> Document:
         envelope=made.envelope_bytes,
         signatures=made.signatures,
         manifest=made.manifest_bytes,
-        sections=made.sections,
+        sections=tuple([_kept_section(sections[name]) for name in sorted(sections)]),
         base_config_version=one.base_config_version,
     )
-
-
-def drop_stored(document: Document, sections: Mapping[str, bytes | StoredSection]) -> Document:
-    """With no bytes of those that lie in the store: a batch of documents may be larger than memory."""
-    return replace(document, sections=tuple(_kept_section(sections[name]) for name in sorted(sections)))
 
 
 def _kept_section(section: bytes | StoredSection) -> bytes | StoredObject:

@@ -18,7 +18,7 @@ from sqlalchemy.engine import Row
 
 from coordinator.base.settings import CLOCK_SKEW_S, CoordinatorSettings
 from coordinator.database import cluster_state, documents, object_store, revocations, schema
-from coordinator.database.database import Transaction, is_in
+from coordinator.database.database import Transaction, is_in, is_named
 from coordinator.database.documents import HeadEntry, chunks, section_key
 from coordinator.declared.compiler import StoredSection
 from coordinator.keys.signing_key import SigningKey
@@ -34,6 +34,24 @@ from snapshot.envelope import SNAPSHOT, Envelope
 from snapshot.manifest import Revocations
 
 SECTIONS_REMEMBERED = 8
+_out, _status = schema.heads, schema.node_status
+_SITUATIONS = (
+    select(
+        schema.nodes.c.node_id,
+        schema.nodes.c.generation,
+        _out.c.authority_epoch,
+        _out.c.generation,
+        _out.c.snapshot_id,
+        _out.c.listing,
+        _status.c.features,
+    )
+    .select_from(
+        schema.nodes.outerjoin(_out, schema.nodes.c.node_id == _out.c.node_id).outerjoin(
+            _status, schema.nodes.c.node_id == _status.c.node_id
+        )
+    )
+    .where(is_named(schema.nodes.c.node_id))
+)
 _ANY_RECOVERY = select(schema.recoveries.c.snapshot_id).limit(1)
 _parsed: dict[bytes, TrustBundle] = {}  # the latest bundle: each run of the publisher asks for it
 
@@ -171,16 +189,17 @@ class Refusing:
 
 @dataclass(frozen=True)
 class Situation:
-    """One node. `head`: (epoch, generation), (0, 0) without one. `last`: the greatest version of each scope, ever, and
-    `last_listed` without those that were candidates and no more. `candidates`: what its head announces as coming.
-    `refusing`: by scope, what it does not take. `features`: by which it is given what it is given (features.py).
-    `names`: the ids of all that its head lists and announces. `listing_text`: what it lists, as it is kept. `standing`:
-    what that was made from, where it is remembered.
+    """One node. `head`: (epoch, generation), (0, 0) without one; `head_id`: of its document. `last`: the greatest
+    version of each scope, ever, and `last_listed` without those that were candidates and no more. `candidates`: what its head
+    announces as coming. `refusing`: by scope, what it does not take. `features`: by which it is given what it is given
+    (features.py). `names`: the ids of all that its head lists and announces. `listing_text`: what it lists, as it is
+    kept. `standing`: what that was made from, where it is remembered.
     """
 
     node_id: str
     based_on: Basis
     head: Pair
+    head_id: str | None
     held: HeldDocuments
     last: Mapping[str, Pair]
     last_listed: Mapping[str, Pair]
@@ -257,41 +276,31 @@ def read_situations(
 
 
 def _read_chunk(transaction: Transaction, node_ids: Sequence[str], known: PublishedMemory) -> dict[str, Situation]:
-    nodes, heads, status = schema.nodes, schema.heads, schema.node_status
-    joined = nodes.outerjoin(heads, nodes.c.node_id == heads.c.node_id)
-    joined = joined.outerjoin(status, nodes.c.node_id == status.c.node_id)
-    columns = select(
-        nodes.c.node_id,
-        nodes.c.generation,
-        heads.c.authority_epoch,
-        heads.c.generation.label("published"),
-        heads.c.snapshot_id,
-        heads.c.listing,
-        status.c.features,
-    )
-    rows = transaction.rows(columns.select_from(joined).where(is_in(nodes.c.node_id, node_ids)))
-    out = _heads_out(transaction, {row.node_id: row.snapshot_id for row in rows}, known)
+    rows = [tuple(row) for row in transaction.rows(_SITUATIONS, {"named": node_ids})]
+    out = _heads_out(transaction, {node_id: head_id for node_id, _, _, _, head_id, _, _ in rows}, known)
     kept = _KeptDocuments.read(transaction, out.values(), known)
     recoveries = _recoveries(transaction, node_ids, {node_id: head.last_listed for node_id, head in out.items()})
     refusing = _refusing(transaction, node_ids)
-    return {
-        row.node_id: Situation(
-            node_id=row.node_id,
-            based_on=Basis(row.generation, row.published or 0),
-            head=(row.authority_epoch or 0, row.published or 0),
-            held=HeldDocuments(out[row.node_id].listing, kept),
-            last=out[row.node_id].last,
-            last_listed=out[row.node_id].last_listed,
-            candidates=HeldDocuments(out[row.node_id].candidates, kept),
-            recoveries=recoveries[row.node_id],
-            refusing=refusing.get(row.node_id, {}),
-            features=features.parse(row.features),
-            names=out[row.node_id].names,
-            listing_text=row.listing or "{}",
-            standing=out[row.node_id].standing,
+    found: dict[str, Situation] = {}
+    for node_id, generation, epoch, published, head_id, listing, said in rows:
+        head = out[node_id]
+        found[node_id] = Situation(
+            node_id=node_id,
+            based_on=Basis(generation, published or 0),
+            head=(epoch or 0, published or 0),
+            head_id=head_id,
+            held=HeldDocuments(head.listing, kept),
+            last=head.last,
+            last_listed=head.last_listed,
+            candidates=HeldDocuments(head.candidates, kept),
+            recoveries=recoveries.get(node_id, {}),
+            refusing=refusing.get(node_id, {}),
+            features=features.parse(said),
+            names=head.names,
+            listing_text=listing or "{}",
+            standing=head.standing,
         )
-        for row in rows
-    }
+    return found
 
 
 def _heads_out(
@@ -385,7 +394,7 @@ def _recoveries(
 ) -> dict[str, dict[str, AllowedRecovery]]:
     """The newest of each node and scope, where the version that it leads to is still kept."""
     if transaction.row(_ANY_RECOVERY) is None:  # as in most clusters
-        return defaultdict(dict)
+        return {}
     table, kept = schema.recoveries, schema.documents
     joined = table.join(kept, table.c.snapshot_id == kept.c.snapshot_id)
     chosen = select(table, kept.c.envelope, kept.c.manifest, kept.c.signatures).select_from(joined)

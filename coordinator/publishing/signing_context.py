@@ -7,13 +7,14 @@ from functools import cached_property, lru_cache
 
 from coordinator.base.settings import CoordinatorSettings
 from coordinator.database.documents import HeadEntry
+from coordinator.declared.compiler import Audience
 from coordinator.keys import signer
-from coordinator.keys.signer import EnvelopeClaims, HeadForm
+from coordinator.keys.signer import DocumentForm, EnvelopeClaims
 from coordinator.keys.signing_key import SigningKey
 from snapshot import canonical
 from snapshot.bundle import ACTIVE, CONFIG, TrustBundle
-from snapshot.envelope import SHARED, Envelope
-from snapshot.identifiers import HEAD
+from snapshot.envelope import SHARED, SNAPSHOT, Envelope
+from snapshot.identifiers import HEAD, Scope
 from snapshot.manifest import Revocations
 from snapshot.verifier_state import VerifierState
 
@@ -50,6 +51,7 @@ class Issue:
     bundle: TrustBundle
     bundle_entry: HeadEntry
     revocations: Revocations
+    _forms: dict[tuple[object, ...], DocumentForm] = field(default_factory=dict, init=False, repr=False, compare=False)
     _signers: dict[str, tuple[SigningKey, ...]] = field(default_factory=dict, init=False, repr=False, compare=False)
     _vouched: dict[Signers, bool] = field(default_factory=dict, init=False, repr=False, compare=False)
 
@@ -68,7 +70,7 @@ class Issue:
         return VerifierState(self.cluster_id, "", bundle=self.bundle, revocations=self.revocations)
 
     @cached_property
-    def head_form(self) -> HeadForm:
+    def head_form(self) -> DocumentForm:
         """Of all heads. Unpublishable as of `signers`."""
         claims = EnvelopeClaims(
             snapshot_id="",
@@ -81,7 +83,31 @@ class Issue:
             expires_at=self.expires_at(self.settings.head_lifetime_s),
             min_trust_bundle_version=0,  # it is what announces the next bundle, to nodes that hold an older one
         )
-        return HeadForm(claims, self.signers(HEAD))
+        return DocumentForm(HEAD, claims, self.signers(HEAD))
+
+    def snapshot_form(self, scope: Scope, audience: Audience) -> DocumentForm:
+        """Of all snapshots of a scope that are for this audience. Unpublishable as of `signers`."""
+        key = (scope, audience.roles, audience.organization_ids)
+        if key not in self._forms:
+            self._forms[key] = DocumentForm(SNAPSHOT, self.claims(scope, audience), self.signers(scope.type))
+        return self._forms[key]
+
+    def claims(self, scope: Scope, audience: Audience) -> EnvelopeClaims:
+        """What each version of a scope says that is signed now, for this audience."""
+        return EnvelopeClaims(
+            snapshot_id="",
+            cluster_id=self.cluster_id,
+            scope_type=scope.type,
+            scope_ids=scope.ids,
+            roles=audience.roles,
+            organization_ids=audience.organization_ids,
+            config_version=0,
+            authority_epoch=self.authority_epoch,
+            issued_at=self.issued_at,
+            refresh_after=int(self.now),
+            expires_at=self.expires_at(self.settings.snapshot_lifetime_s),
+            min_trust_bundle_version=self.bundle.version,
+        )
 
     def signers(self, scope_type: str) -> tuple[SigningKey, ...]:
         """All of our keys that may sign this now. While a key is rolled over these are the old one and the new one

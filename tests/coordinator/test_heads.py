@@ -170,7 +170,8 @@ def test_lines_that_change_are_found_without_looking_at_each_pair_of_them(count:
     another = document("config/c3", 2)
     made = publication(Basis(1, 1), listing={**before, another.scope: entry(another)})
     Text.sought, text = 0, Text(documents.listing_text(before))
-    (changed,) = heads._find_changed([made], {"node-a": heads._HeadOut(Basis(1, 1), (1, 1), "head", text, "{}")})
+    out = {"node-a": heads._HeadOut(Basis(1, 1), (1, 1), "head")}
+    (changed,) = heads._find_changed([made], out, {"node-a": (text, "{}")})
     assert [(line.scope, line.entry) for line in changed.lines] == [(another.scope, entry(another))]
     assert Text.sought <= heads.MOST_SOUGHT * len(text)
 
