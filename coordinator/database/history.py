@@ -37,7 +37,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from sqlalchemy import delete, insert, select, update
+from sqlalchemy import bindparam, delete, insert, select, update
 from sqlalchemy.engine import Row
 
 from coordinator.base.refusal import Code, Refused
@@ -68,7 +68,26 @@ _NAMES = (
 _CLUSTER = select(*(schema.cluster.c[name] for name in _NAMES))
 _AUDIT = schema.audit.c
 _STRAY = select(_AUDIT.audit_id).where(_AUDIT.link.is_(None)).order_by(_AUDIT.audit_id)
-_LINKED = select(schema.audit).order_by(_AUDIT.audit_id)
+# Made once: making a statement costs as much as running it, and each change is a link.
+_LINKED = (
+    select(schema.audit)
+    .where(_AUDIT.link == bindparam("number"), _AUDIT.audit_id > bindparam("after"))
+    .order_by(_AUDIT.audit_id)
+    .limit(_ROWS)
+)
+_NEAR = (
+    select(schema.transitions)
+    .where(schema.transitions.c.number >= bindparam("least"))
+    .order_by(schema.transitions.c.number)
+    .limit(3)
+)
+_FOLLOW = insert(schema.transitions)
+_TAKE_ALL = update(schema.audit).where(_AUDIT.link.is_(None)).values(link=bindparam("number"))
+_TAKE_FIRST = (
+    update(schema.audit)
+    .where(_AUDIT.audit_id.in_(_STRAY.limit(STRAYS).scalar_subquery()))
+    .values(link=bindparam("number"))
+)
 
 
 def distrust(detail: str) -> Refused:
@@ -193,22 +212,20 @@ class FirstLink:
                 Code.ALREADY_INITIALISED, "this cluster has a signed history", remedy="holdfastctl audit verify"
             )
         forget_all(transaction)
-        return NextLink(LinkedHistory(self.key), None, strays=None)
+        return NextLink(LinkedHistory(self.key), None, is_anew=True)
 
 
 @dataclass
 class NextLink:
-    """The link that an open change is going to be. `strays`: how many audit rows without a link it takes along."""
+    """The link that an open change is going to be. `is_anew`: it takes along all audit rows without a link, and not
+    STRAYS of them.
+    """
 
     history: LinkedHistory
     after: Latest | None
-    strays: int | None = STRAYS
+    is_anew: bool = False
     _made: LinkMark | None = field(default=None, init=False)
     _authority_epoch: int = field(default=0, init=False)
-
-    @property
-    def is_anew(self) -> bool:
-        return self.strays is None
 
     @property
     def number(self) -> int:
@@ -219,7 +236,7 @@ class NextLink:
         cluster = _cluster(transaction)
         if cluster is None:
             raise AssertionError("a link is of a cluster")
-        _take_strays(transaction, self.number, self.strays)
+        transaction.run(_TAKE_ALL if self.is_anew else _TAKE_FIRST, [{"number": self.number}])
         shown = {name: running_digests.text_of(value) for name, value in digests.items()}
         state = {"audit": describe_rows(linked_rows(transaction, self.number)), "cluster": cluster, "digests": shown}
         manifest = self._manifest(transaction)
@@ -231,7 +248,7 @@ class NextLink:
             number=self.number,
         )
         value = _put(transaction, TRANSITIONS, transition.to_bytes())
-        transaction.run(insert(schema.transitions).values(number=self.number, transition=value))
+        transaction.run(_FOLLOW, [{"number": self.number, "transition": value}])
         before = None if self.after is None else self.after.pointer
         try:
             object_store.compare_and_swap(transaction, LATEST, before, self.history.sign(cluster["cluster_id"], value))
@@ -367,7 +384,7 @@ def row_name(text: bytes) -> str:
 def linked_rows(transaction: Transaction, number: int, after: int = 0) -> Iterator[Row[Any]]:
     """The audit rows of a link beyond one of them, in order, never all at once."""
     while True:
-        rows = transaction.rows(_LINKED.where(_AUDIT.link == number, _AUDIT.audit_id > after).limit(_ROWS))
+        rows = transaction.rows(_LINKED, {"number": number, "after": after})
         yield from rows
         if len(rows) < _ROWS:
             return
@@ -415,9 +432,7 @@ def forget_all(transaction: Transaction) -> None:
 
 def _check_order(transaction: Transaction, mark: LinkMark, previous: str) -> None:
     """Its place, the one before it, and nothing after it."""
-    table = schema.transitions
-    near = select(table).where(table.c.number >= mark.number - 1).order_by(table.c.number).limit(3)
-    found = {row.number: row.transition for row in transaction.rows(near)}
+    found = {row.number: row.transition for row in transaction.rows(_NEAR, {"least": mark.number - 1})}
     if found.get(mark.number) != mark.transition or max(found) > mark.number:
         raise distrust(f"the history's pointer is at link {mark.number}, and its links are others: one is missing")
     before = ZERO if mark.number == 1 else found.get(mark.number - 1)
@@ -425,13 +440,6 @@ def _check_order(transaction: Transaction, mark: LinkMark, previous: str) -> Non
         return  # trimmed up to here
     if before != previous:
         raise distrust(f"link {mark.number} does not follow the one before it")
-
-
-def _take_strays(transaction: Transaction, number: int, most: int | None) -> None:
-    chosen = update(schema.audit).where(_AUDIT.link.is_(None))
-    if most is not None:
-        chosen = update(schema.audit).where(_AUDIT.audit_id.in_(_STRAY.limit(most).scalar_subquery()))
-    transaction.run(chosen.values(link=number))
 
 
 def _cluster(transaction: Transaction) -> dict[str, Any] | None:

@@ -13,7 +13,7 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
-from sqlalchemy import Table, update
+from sqlalchemy import Table, bindparam, update
 from sqlalchemy.dialects import postgresql, sqlite
 
 from coordinator.base.refusal import Code, Refused
@@ -22,6 +22,12 @@ from coordinator.database.database import Transaction
 
 VALUE_BYTES = 4 << 20
 
+_SWAP = (  # made once: making a statement costs as much as running it, and each change moves a pointer
+    update(schema.pointers)
+    .where(schema.pointers.c.key == bindparam("of"), schema.pointers.c.value == bindparam("before"))
+    .values({name: bindparam(name) for name in ("value", "signature", "signer")})
+    .returning(schema.pointers.c.key)
+)
 _KEY = re.compile(r"[a-z]+/([0-9a-f]{64})", re.ASCII)
 
 
@@ -72,13 +78,12 @@ def pointer(transaction: Transaction, key: str) -> Pointer | None:
 
 def compare_and_swap(transaction: Transaction, key: str, before: Pointer | None, after: Pointer) -> None:
     """Absent (None) differs from empty."""
-    table = schema.pointers
+    table, new = schema.pointers, after._asdict()
     if before is None:
-        new = insert_into(transaction, table).on_conflict_do_nothing(index_elements=[table.c.key])
-        done = transaction.row(new.values(key=key, **after._asdict()).returning(table.c.key))
+        first = insert_into(transaction, table).on_conflict_do_nothing(index_elements=[table.c.key])
+        done = transaction.row(first.values(key=key, **new).returning(table.c.key))
     else:
-        here = update(table).where(table.c.key == key, table.c.value == before.value)
-        done = transaction.row(here.values(**after._asdict()).returning(table.c.key))
+        done = transaction.row(_SWAP, {"of": key, "before": before.value, **new})
     if done is None:
         raise Refused(Code.CONFLICT, f"{key} was moved meanwhile", remedy="look at it again")
 

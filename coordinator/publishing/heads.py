@@ -127,6 +127,7 @@ _NUMBERED = (
     .values(generation=bindparam("number"), published=bindparam("number"))
     .execution_options(**UNDIGESTED)
 )
+_ISSUED = update(schema.cluster).values(last_issued_at=bindparam("latest"))
 
 Pair = tuple[int, int]
 Numbered = tuple[str, Pair]
@@ -223,7 +224,7 @@ def publish_within(transaction: Transaction, publications: Sequence[Publication]
                 numbered |= _numbers(candidate)
     _write(transaction, accepted, read)
     latest = max([read.standing.last_issued_at, *(candidate.publication.head.issued_at for candidate in accepted)])
-    transaction.run(update(schema.cluster).values(last_issued_at=latest))
+    transaction.run(_ISSUED, [{"latest": latest}])
     subject = publications[0].node_id if len(publications) == 1 else f"{len(publications)} nodes"
     transaction.audit("publish", subject, None, {"refused": sorted(refusals)})
     return refusals

@@ -627,11 +627,9 @@ def _list_held(case: _Case, scope: str, held: PublishedDocument) -> None:
     case.refresh[scope] = case.issue.due_at(held.envelope, case.situation.node_id)
 
 
-def to_document(
-    made: signer.SignedDocument, sections: Mapping[str, bytes | StoredSection] = _NO_SECTIONS
-) -> Document:
-    """A signed document in the parts that the database keeps, with no bytes of those `sections` that lie in the store: a
-    batch of documents may be larger than memory.
+def to_document(made: signer.SignedDocument, sections: Mapping[str, bytes | StoredSection] = _NO_SECTIONS) -> Document:
+    """A signed document in the parts that the database keeps, with no bytes of those `sections` that lie in the store:
+    a batch of documents may be larger than memory.
     """
     one = made.envelope
     return Document(

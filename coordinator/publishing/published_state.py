@@ -190,10 +190,10 @@ class Refusing:
 @dataclass(frozen=True)
 class Situation:
     """One node. `head`: (epoch, generation), (0, 0) without one; `head_id`: of its document. `last`: the greatest
-    version of each scope, ever, and `last_listed` without those that were candidates and no more. `candidates`: what its head
-    announces as coming. `refusing`: by scope, what it does not take. `features`: by which it is given what it is given
-    (features.py). `names`: the ids of all that its head lists and announces. `listing_text`: what it lists, as it is
-    kept. `standing`: what that was made from, where it is remembered.
+    version of each scope, ever, and `last_listed` without those that were candidates and no more. `candidates`: what
+    its head announces as coming. `refusing`: by scope, what it does not take. `features`: by which it is given what it
+    is given (features.py). `names`: the ids of all that its head lists and announces. `listing_text`: what it lists, as
+    it is kept. `standing`: what that was made from, where it is remembered.
     """
 
     node_id: str
