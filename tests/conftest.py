@@ -57,12 +57,20 @@ def pytest_sessionfinish():
 
 def workers_run(config) -> str:
     """Of which run this is a worker, if of any."""
-    return config.workerinput["testrunuid"] if hasattr(config, "workerinput") else ""
+    return getattr(config, "workerinput", {}).get("testrunuid", "")
 
 
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(items):
     items[:] = [items[place] for place in order.sequence([item.nodeid for item in items])]
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_setupnodes(config, specs):
+    from tests.world import workers
+
+    if workers.may_be_forked(config, specs):
+        workers.fork_from_one(config, specs)
 
 
 @pytest.hookimpl(optionalhook=True)
@@ -72,13 +80,25 @@ def pytest_xdist_make_scheduler(config, log):
     from xdist.scheduler import LoadFileScheduling
 
     class InOrder(LoadFileScheduling):
+        """What is over is forgotten, and a test's place looked up: xdist's own goes through all tests for each."""
+
+        def schedule(self):
+            self._places = {name: place for place, name in enumerate(next(iter(self.registered_collections.values())))}
+            super().schedule()
+
         def _split_scope(self, nodeid):
             return order.unit(nodeid)
 
         def _assign_work_unit(self, node):
-            worker = int(node.gateway.id.removeprefix("gw"))
-            self.workqueue.move_to_end(order.next_unit(self.workqueue, worker), last=False)
-            super()._assign_work_unit(node)
+            name = order.next_unit(self.workqueue, int(node.gateway.id.removeprefix("gw")))
+            unit = self.assigned_work[node][name] = self.workqueue.pop(name)
+            node.send_runtest_some([self._places[each] for each, is_over in unit.items() if not is_over])
+
+        def mark_test_complete(self, node, item_index, duration=0):
+            super().mark_test_complete(node, item_index, duration)
+            name = self._split_scope(self.registered_collections[node][item_index])
+            if all(self.assigned_work[node][name].values()):
+                del self.assigned_work[node][name]
 
     config.option.loadscopereorder = False
     return InOrder(config, log)

@@ -19,8 +19,8 @@ import socket
 import sys
 import threading
 import warnings
-from collections.abc import Callable, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import NoReturn
 
@@ -34,6 +34,7 @@ ANOTHER_CLOCK = "agent-by-another-clock"
 MODULES = PROGRAMS | {ANOTHER_CLOCK: "tests.journeys.agent_process"}
 DAEMONS = ("holdfast-coordinator", "holdfast-agent", ANOTHER_CLOCK)
 MOST_BYTES = 1 << 20
+LISTENING = b"listening\n"
 PACKAGES = ("holdfast", "coordinator", "agent")
 LATE = (
     "certifi",
@@ -122,12 +123,14 @@ def next_job(listener: socket.socket) -> tuple[dict, list[int]] | None:
             running.add(Running.begun(pid, asked))
 
 
-def next_job_at(path: str) -> tuple[dict, list[int]] | None:
+@contextmanager
+def listening(path: str, told: int = 1) -> Iterator[socket.socket]:
+    """From now on who asks waits, and is not turned away."""
     with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as listener:
         listener.bind(path)
         listener.listen(64)
-        print("listening", flush=True)
-        return next_job(listener)
+        os.write(told, LISTENING)
+        yield listener
 
 
 def take_over(descriptors: Sequence[int]) -> None:
@@ -190,12 +193,14 @@ def end(status: int) -> NoReturn:
 
 
 def main() -> None:
-    import_all()
-    from tests.world import readers  # which forks by what is here
+    with listening(sys.argv[1]) as listener:
+        select.select([listener, sys.stdin], [], [])  # what nobody asks for is not worth the imports
+        import_all()
+        from tests.world import readers  # which forks by what is here
 
-    readers.use(sys.argv[2])
-    gc.freeze()
-    found = next_job_at(sys.argv[1])
+        readers.use(sys.argv[2])
+        gc.freeze()
+        found = next_job(listener)
     if found is not None:
         become(*found)
         end(status_of(importlib.import_module(MODULES[found[0]["program"]]).main))

@@ -24,7 +24,7 @@ from pathlib import Path
 
 from tests.citations import ROOT
 from tests.world import stand_in
-from tests.world.fork_server import MODULES, PROGRAMS
+from tests.world.fork_server import LISTENING, MODULES, PROGRAMS
 
 RUN_S = 120.0  # on a machine that has other work
 
@@ -149,7 +149,7 @@ def present_umask() -> int:
 @cache
 def folder() -> Path:
     """For a PATH: the same by their names, for shells and others that start them by themselves (stand_in.py)."""
-    made = Path(_server()).with_name("bin")
+    made = Path(_server()).with_name(f"bin-{os.getpid()}")
     made.mkdir()
     for name in PROGRAMS:
         _stand_in(made, name)
@@ -159,7 +159,7 @@ def folder() -> Path:
 @cache
 def interpreter() -> Path:
     """Python of an environment in which all programs are the same."""
-    made = Path(_server()).with_name("environment")
+    made = Path(_server()).with_name(f"environment-{os.getpid()}")
     (made / "bin").mkdir(parents=True)
     installed = Path(sys.prefix)
     (made / "lib").symlink_to(installed / "lib")
@@ -177,21 +177,29 @@ def _stand_in(folder: Path, name: str) -> None:
     script.chmod(0o755)
 
 
+def begin() -> None:
+    """For all that are forked from here on, too."""
+    _server()
+
+
 def _server() -> str:
     return server_of("tests.world.fork_server", server_of("tests.world.readers"))
 
 
 @cache
 def server_of(module: str, *arguments: str) -> str:
-    """One for this test run, or this worker of it: the path of its socket."""
+    """One for this test run: the path of its socket."""
+    whose = os.getpid()
     folder = tempfile.mkdtemp(prefix="hf-fork-")
     path = f"{folder}/socket"
     command = [sys.executable, "-W", "error", "-m", module, path, *arguments]
     server = subprocess.Popen(command, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
     assert server.stdout is not None and server.stdin is not None
-    assert server.stdout.readline() == b"listening\n"
+    assert server.stdout.readline() == LISTENING
 
     def end() -> None:
+        if os.getpid() != whose:
+            return
         server.stdin.close()
         server.wait(RUN_S)
         server.stdout.close()

@@ -61,10 +61,11 @@ def _written(file) -> bytes:
 
 
 def main() -> None:
-    for name in READ_WITH:
-        importlib.import_module(name)
-    gc.freeze()
-    found = fork_server.next_job_at(sys.argv[1])
+    with fork_server.listening(sys.argv[1]) as listener:
+        for name in READ_WITH:
+            importlib.import_module(name)
+        gc.freeze()
+        found = fork_server.next_job(listener)
     if found is not None:
         fork_server.end(fork_server.status_of(lambda: _read(*found)))
 

@@ -13,7 +13,7 @@ import sys
 PASSED_ON = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR1, signal.SIGUSR2)
 
 
-def main(server: str, program: str) -> None:
+def main(server: str, program: str, passed_on: tuple[int, ...] = PASSED_ON) -> None:
     umask = os.umask(0o077)
     job = {
         "program": program,
@@ -25,15 +25,16 @@ def main(server: str, program: str) -> None:
     }
     asked = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     asked.connect(server)
-    signal.pthread_sigmask(signal.SIG_BLOCK, PASSED_ON)
+    signal.pthread_sigmask(signal.SIG_BLOCK, passed_on)
     descriptors = b"".join(number.to_bytes(4, sys.byteorder) for number in (0, 1, 2))
     asked.sendmsg([marshal.dumps(job)], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, descriptors)])
     pid = int(asked.recv(32))
-    for number in PASSED_ON:
+    for number in passed_on:
         signal.signal(number, lambda number, _: os.kill(pid, number))
-    signal.pthread_sigmask(signal.SIG_UNBLOCK, PASSED_ON)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, passed_on)
     status = int(asked.recv(32))
     if status < 0:
-        signal.signal(-status, signal.SIG_DFL)
+        if -status != signal.SIGKILL:
+            signal.signal(-status, signal.SIG_DFL)
         os.kill(os.getpid(), -status)
     os._exit(status)

@@ -1,0 +1,88 @@
+"""Workers that are forked from one process tell of tests what each by itself would (tests/world/workers.py)."""
+
+import subprocess
+import sys
+from textwrap import dedent
+
+from tests.citations import ROOT
+
+SOME = """
+    import pytest
+
+    @pytest.fixture
+    def missing():
+        raise RuntimeError("before")
+
+    @pytest.fixture
+    def left():
+        yield
+        raise RuntimeError("afterwards")
+
+    def test_passes(tmp_path, worker_id, pytestconfig):
+        assert tmp_path.parent.name == f"popen-{worker_id}"
+        assert worker_id == pytestconfig.workerinput["workerid"]
+
+    def test_fails():
+        print("said")
+        assert 1 == 2
+
+    def test_lacks(missing):
+        pass
+
+    def test_leaves(left):
+        pass
+
+    @pytest.mark.skip(reason="NO machine")
+    def test_is_not_run():
+        pass
+
+    @pytest.mark.xfail(strict=True)
+    def test_is_wrong():
+        pass
+"""
+OTHERS = """
+    import os
+
+    def test_dies(worker_id):
+        if worker_id in ("gw0", "gw1"):
+            os._exit(3)
+"""
+WRONG = "import nothing_of_this_name"
+
+
+def run(folder, *arguments):
+    command = [sys.executable, "-m", "pytest", "-p", "tests.conftest", "-c", ROOT / "pyproject.toml", "-n", "2"]
+    more = ["--rootdir", folder, "--dist=loadfile", "-p", "no:cacheprovider", *arguments, folder]
+    return subprocess.run([*command, *more], check=False, cwd=ROOT, capture_output=True, text=True, timeout=300)
+
+
+def test_each_outcome_of_a_test_is_told_and_who_dies_is_replaced(tmp_path):
+    for name, text in {"test_some.py": SOME, "test_others.py": OTHERS, "test_wrong.py": WRONG}.items():
+        (tmp_path / name).write_text(dedent(text))
+    ran = run(tmp_path)
+    assert ran.returncode == 1, ran.stderr
+    ended = [line.split(" - ")[0].split("/")[-1] for line in ran.stdout.splitlines() if line.startswith(("FAI", "ERR"))]
+    assert sorted(set(ended)) == [
+        "test_others.py::test_dies",
+        "test_some.py::test_fails",
+        "test_some.py::test_is_wrong",
+        "test_some.py::test_lacks",
+        "test_some.py::test_leaves",
+        "test_wrong.py",
+    ]
+    assert "4 passed" not in ran.stdout
+    for said in ("3 passed", "1 skipped", "3 errors", "Captured stdout call", "said", "NOT RUN, tests: 1: NO machine"):
+        assert said in ran.stdout
+
+
+def test_who_measures_or_looks_on_is_told_all(tmp_path):
+    (tmp_path / "test_some.py").write_text("def test_passes(tmp_path): pass")
+    ran = run(tmp_path, "-vv", "--durations=0")
+    assert ran.returncode == 0
+    assert all(f" {when} " in ran.stdout for when in ("setup", "call", "teardown"))
+
+
+def test_what_cannot_be_collected_at_all_is_said(tmp_path):
+    ran = run(tmp_path, tmp_path / "nothing")
+    assert ran.returncode == 4
+    assert f"file or directory not found: {tmp_path}/nothing" in ran.stderr
