@@ -13,6 +13,7 @@ wait for; and from each node's own publication, when its document and its head a
 import json
 import random
 import resource
+import signal
 import ssl
 import subprocess
 import sys
@@ -208,6 +209,7 @@ def hold(folder: Path, port: int, count: int) -> None:
         node.poll()
     for _ in range(2):  # what there is; the change
         print(json.JSONEncoder().encode(follow(nodes)), flush=True)
+    signal.pause()  # they stay, until this process is killed: how they leave is none of what is measured
 
 
 def holding(folder: str, port: int, count: int) -> "subprocess.Popen[str]":
