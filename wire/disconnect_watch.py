@@ -9,6 +9,8 @@ from collections.abc import Callable
 
 import trio
 
+MOST_AT_ONCE = 32  # of a fleet that goes all at once; others have their turn in between
+
 
 class DisconnectWatch:
     def __init__(self) -> None:
@@ -37,7 +39,7 @@ class DisconnectWatch:
             self._callbacks.clear()
 
     def _call(self) -> None:
-        for descriptor, _events in self._epoll.poll(0):
+        for descriptor, _events in self._epoll.poll(0, MOST_AT_ONCE):
             gone = self._callbacks.get(descriptor)
             self.discard(descriptor)
             if gone is not None:
