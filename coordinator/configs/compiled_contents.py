@@ -24,12 +24,22 @@ class CompiledContents:
 
     def compile(self, node_id: str, scope: Scope) -> ScopeContent:
         """As `compile_scope`."""
-        alike = views.alike(self.model, node_id, scope)
+        return self._of_those_alike(node_id, scope, views.alike(self.model, node_id, scope))
+
+    def find(self, node_id: str, scope: Scope) -> ScopeContent | None:
+        """None for a node that is given nothing of the scope."""
+        subject = self.model.subjects.get(node_id)
+        if subject is None or not views.holds(self.model, subject, scope):
+            return None
+        return self._of_those_alike(node_id, scope, views.alike_of(self.model, subject, scope))
+
+    def _of_those_alike(self, node_id: str, scope: Scope, alike: Hashable | None) -> ScopeContent:
         if alike is None:
             return self._compile(node_id, scope)
-        if (scope, alike) not in self._common:
-            self._common[scope, alike] = self._compile(node_id, scope)
-        return self._common[scope, alike]
+        known = self._common.get((scope, alike))
+        if known is None:
+            known = self._common[scope, alike] = self._compile(node_id, scope)
+        return known
 
     def _compile(self, node_id: str, scope: Scope) -> ScopeContent:
         content = compile_scope(self.model, node_id, scope, self.read)

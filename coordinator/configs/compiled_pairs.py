@@ -38,9 +38,10 @@ def compiled_pairs(
     contents: dict[int, CompiledContents] = {}
 
     def compile_(model: Model, node_id: str, scope: Scope) -> ScopeContent | None:
-        if not is_given_scope(model, node_id, scope):
-            return None
-        return contents.setdefault(id(model), CompiledContents(model, read)).compile(node_id, scope)
+        known = contents.get(id(model))
+        if known is None:
+            known = contents[id(model)] = CompiledContents(model, read)
+        return known.find(node_id, scope)
 
     for node_id, scope in sorted(touched):
         before = compile_(before_of(node_id), node_id, scope)

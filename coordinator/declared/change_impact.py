@@ -264,9 +264,9 @@ def _views_of(kind: type[Resource]) -> Iterator[ScopeView]:
 
 def _groups_of(groups: Groups, subject: Subject) -> Iterator[tuple[Scope, Sequence[Resource]]]:
     """What the subject may know of, by the scope that would say it."""
-    for scope_type in scope_types(subject):
-        of_type = groups.get(scope_type, {})
-        for owner in (_ANYBODYS, *subject.organizations) if of_type else ():
+    types = scope_types(subject)
+    for scope_type, of_type in groups.items():
+        for owner in (_ANYBODYS, *subject.organizations) if scope_type in types else ():
             yield from of_type.get(owner, {}).items()
 
 

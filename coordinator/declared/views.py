@@ -98,8 +98,11 @@ def alike(model: Model, node_id: str, scope: Scope) -> Hashable | None:
     or that is known no sooner than what they are told.
     """
     subject = model.subjects.get(node_id)
-    if subject is None or not holds(model, subject, scope):
-        return None
+    return None if subject is None or not holds(model, subject, scope) else alike_of(model, subject, scope)
+
+
+def alike_of(model: Model, subject: Subject, scope: Scope) -> Hashable | None:
+    """The same, of a member that holds the scope."""
     view = VIEWS[scope.type]
     return view.alike(model, subject, scope) if view.is_common(model, subject, scope) else None
 

@@ -26,7 +26,6 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 
 from coordinator.declared.compiler import ScopeContent
-from coordinator.declared.config_scope import CONFIG
 from snapshot import blast_radius
 from snapshot.blast_radius import ConsumerLimits, Excess, GuardRule, HeldSections, Radius
 from snapshot.identifiers import Scope
@@ -100,12 +99,12 @@ class PlanGuard:
         return self._parse(data) if len(data) <= SMALL_BYTES else json.loads(data)
 
     def _digest(self, content: ScopeContent) -> bytes:
-        """Of all that it says. One that is compiled for all of them (compiled_contents.py) comes again as it is."""
+        """Of all that it says. What many are told alike (compiled_contents.py) comes again as it is."""
         known = self._digests.get(id(content))
         if known is not None and known[0] is content:
             return known[1]
         digest = _digest(content)
-        if content.scope.type == CONFIG and content.is_shared:
+        if content.is_shared:
             self._digests[id(content)] = content, digest
         return digest
 
