@@ -200,7 +200,7 @@ class _Weighing:
                 found.append(pair)
             if any(map(is_held_back, found)):
                 changed[node_id] = {pair.scope.name for pair in found}
-        unseen = (each for each in touched if each[0] in changed and each[1].name not in changed[each[0]])
+        unseen = ((id_, scope) for id_, scope in touched if id_ in changed and scope.name not in changed[id_])
         first = _first_scopes(before_of, after_of, unseen)
         held = {node_id: tuple(sorted(scopes | first.get(node_id, set()))) for node_id, scopes in changed.items()}
         return held, {change_id for change_id in self.open if self._is_met(change_id, held)}
