@@ -29,9 +29,9 @@ from wire.unix import unix_listener
 STATE = "{kind: Node, id: node-a, spec: {roles: [core_mesh]}}"
 
 
-def started(founded: Founded, before: str = "", text: str = "") -> subprocess.Popen:
-    """`before`: what the process does first; `text`: a configuration of its own."""
-    (founded.folder / "coordinator.toml").write_text(text or founded.text())
+def started(founded: Founded, before: str) -> subprocess.Popen:
+    """`before`: what the process does first."""
+    (founded.folder / "coordinator.toml").write_text(founded.text())
     command = [
         sys.executable,
         "-c",
@@ -71,15 +71,6 @@ def ended(process: subprocess.Popen) -> Iterator[subprocess.Popen]:
         process.stderr.close()
 
 
-def test_it_serves_until_it_is_told_to_end(founded: Founded) -> None:
-    with ended(started(founded)) as process:
-        assert event(process, "serving")["fleet"] > 0
-        assert founded.socket.exists()
-        process.send_signal(signal.SIGTERM)
-        assert process.wait(120) == 0
-        assert not founded.socket.exists()
-
-
 FAULT = """
 from coordinator.publishing import declarations
 def broken(database, declared, **how):
@@ -96,10 +87,10 @@ SECRET = """
 """
 
 
-async def test_the_log_tells_of_a_fault_without_what_was_asked(founded: Founded) -> None:
+async def test_it_serves_until_it_is_told_to_end_and_logs_a_fault_without_what_was_asked(founded: Founded) -> None:
     """threats D-55, D-61: one event a line, levelled; neither a refusal nor an internal fault says what was declared"""
     with ended(started(founded, FAULT)) as process:
-        await trio.to_thread.run_sync(event, process, "serving")
+        assert (await trio.to_thread.run_sync(event, process, "serving"))["fleet"] > 0
         operator = HttpClient(UnixConnector(), PATIENT)
 
         async def apply(text: str) -> str:
@@ -113,7 +104,7 @@ async def test_the_log_tells_of_a_fault_without_what_was_asked(founded: Founded)
         await operator.aclose()
         process.send_signal(signal.SIGTERM)
         said, log = await trio.to_thread.run_sync(process.communicate)
-    assert said == ""
+    assert (process.returncode, said, founded.socket.exists()) == (0, "", False)
     lines = [json.loads(line) for line in log.splitlines()]
     (fault,) = [line for line in lines if line["level"] == "error"]
     assert fault["event"] == "handler failed" and "what went wrong" in fault["exception"]
@@ -121,7 +112,7 @@ async def test_the_log_tells_of_a_fault_without_what_was_asked(founded: Founded)
         assert secret not in log
 
 
-def test_each_address_that_is_taken_is_named_with_its_setting(founded: Founded) -> None:
+async def test_each_address_that_is_taken_is_named_with_its_setting(founded: Founded) -> None:
     """One line for each of them, no trace, and the service manager may try again; then it starts."""
     with held_port() as probes, held_port() as admin:
         taken = {"probes": probes, "admin": admin}
@@ -130,14 +121,24 @@ def test_each_address_that_is_taken_is_named_with_its_setting(founded: Founded) 
             each.listen()
         founded.listen = f'admin = "127.0.0.1:{ports["admin"]}"'
         text = founded.text().replace('probes = "127.0.0.1:0"', f'probes = "127.0.0.1:{ports["probes"]}"')
-        said = given_up(founded, run.COME_AGAIN, text)
+        said = await trio.to_thread.run_sync(given_up, founded, run.COME_AGAIN, text)
     lines = said.splitlines()
     assert len(lines) == 2
     for line, (name, port) in zip(lines, ports.items(), strict=True):
         assert f"127.0.0.1:{port}: another program listens there" in line
         assert line.endswith(f"[listen] {name}")
-    with ended(started(founded, text=text)) as process:
-        assert event(process, "serving")["probes"] == ports["probes"]
+    file, log = founded.folder / "coordinator.toml", founded.folder / "log"
+    process = programs.start("holdfast-coordinator", file, folder=Path.cwd(), log=log)
+    try:
+        with trio.fail_after(120):
+            while '"serving"' not in log.read_text():
+                assert process.poll() is None, log.read_text()
+                await trio.sleep(0.01)
+        (line,) = (json.loads(line) for line in log.read_text().splitlines() if '"serving"' in line)
+        assert line["probes"] == ports["probes"]
+    finally:
+        process.kill()
+        process.wait(60)
 
 
 def test_a_host_that_has_no_address_is_wrong_configuration(founded: Founded) -> None:

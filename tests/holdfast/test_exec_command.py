@@ -20,6 +20,7 @@ from holdfast.launch.variables_file import NoVariablesFileError, read_variables
 from holdfast.testing import Agent
 from tests.citations import ROOT
 from tests.holdfast.lab import arguments
+from tests.world import programs
 
 SECRET = "correct horse battery staple"
 SETTINGS = {
@@ -54,15 +55,17 @@ def runtime():
         yield Path(folder)
 
 
-def run(agent, *words, **more):
-    """`holdfast exec words...` as a process."""
+def run(agent, *words, plainly=False, **more):
+    """`holdfast exec words...` as a process. `plainly`: by an interpreter of its own."""
     environment = {**agent.environment, **{name: str(value) for name, value in more.items()}}
     for name in ("RUNTIME_DIRECTORY", "XDG_RUNTIME_DIR", "CREDENTIALS_DIRECTORY"):
         if name not in more:
             environment.pop(name, None)
-    return subprocess.run(
-        arguments("exec", *words), env=environment, capture_output=True, text=True, check=False, timeout=60
-    )
+    if plainly:
+        command = arguments("exec", *words)
+        return subprocess.run(command, env=environment, capture_output=True, text=True, check=False, timeout=60)
+    ran = programs.run("holdfast", "exec", *words, folder=Path.cwd(), environment=environment)
+    return subprocess.CompletedProcess(words, ran.status, ran.out, ran.err)
 
 
 def test_settings_and_secrets_are_variables_of_the_program(agent, credentials):
@@ -103,10 +106,9 @@ def test_what_the_unit_says_stays(agent, credentials):
 def test_it_becomes_the_program(agent, credentials):
     """The same process, with the signals that a program starts with; its exit status is the service's."""
     status = "import os, signal, sys; print(os.getpid(), signal.getsignal(signal.SIGUSR1)); os.kill(os.getpid(), 9)"
-    assert (
-        run(agent, "--service", "web", sys.executable, "-c", status, CREDENTIALS_DIRECTORY=credentials).returncode == -9
-    )
-    ignored = run(agent, "--service", "web", "grep", "SigIgn", "/proc/self/status", CREDENTIALS_DIRECTORY=credentials)
+    how = {"CREDENTIALS_DIRECTORY": credentials, "plainly": True}
+    assert run(agent, "--service", "web", sys.executable, "-c", status, **how).returncode == -9
+    ignored = run(agent, "--service", "web", "grep", "SigIgn", "/proc/self/status", **how)
     of_libc = 0b11 << 31  # 32 and 33 are its own: who starts programs by posix_spawn, as make does, leaves them ignored
     assert int(ignored.stdout.split()[1], 16) & ~of_libc == 0
 
