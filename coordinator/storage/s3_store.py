@@ -80,7 +80,7 @@ class S3Access:
 @asynccontextmanager
 async def opened_s3(access: S3Access, now: Callable[[], float]) -> AsyncIterator["S3Store"]:
     credentials = await in_library(read_credentials, access.credentials)
-    context = await in_library(_context, access.authority)
+    context = await in_library(_context, access)
     timeout = httpx.Timeout(SILENCE_S, connect=CONNECT_S)
     limits = httpx.Limits(max_connections=S3Store.workers, max_keepalive_connections=S3Store.workers)
     async with httpx.AsyncClient(verify=context, timeout=timeout, limits=limits, trust_env=False) as client:
@@ -249,7 +249,11 @@ class _Sent(httpx.AsyncByteStream):
         return piece
 
 
-def _context(authority: Path | None) -> ssl.SSLContext:
+def _context(access: S3Access) -> ssl.SSLContext:
+    """The system's authorities are read only for who is asked over TLS: they are twenty milliseconds of each round."""
+    authority = access.authority
+    if authority is None and not access.bucket.lower().startswith("https:"):
+        return ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)  # it believes nobody
     try:
         return ssl.create_default_context(cafile=str(authority) if authority else None)
     except OSError as error:  # ssl's own are, too
