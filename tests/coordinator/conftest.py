@@ -17,6 +17,7 @@ from tests.coordinator import compiled, copies, histories, migrated, postgresql
 from tests.coordinator.candidates import found
 from tests.coordinator.emptied import Emptied
 from tests.coordinator.founding import Founded
+from tests.fakes.s3 import S3, running_s3
 
 KINDS = ["sqlite", "postgresql"]
 EVERY = 4
@@ -85,6 +86,19 @@ def cluster(database: Database) -> Database:
 def founded(tmp_path: Path) -> Founded:
     """The files of a coordinator on SQLite."""
     return Founded(tmp_path, f"sqlite:///{tmp_path}/state.db")
+
+
+@pytest.fixture(scope="session")
+def s3_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[S3]:
+    with running_s3(tmp_path_factory.mktemp("s3")) as found:
+        yield found
+
+
+@pytest.fixture
+def s3(s3_server: S3) -> S3:
+    """With nothing in its bucket."""
+    s3_server.clear()
+    return s3_server
 
 
 @pytest.fixture

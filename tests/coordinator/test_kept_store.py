@@ -1,6 +1,5 @@
 """Who keeps a store up where one coordinator of two comes to nothing there, or dies; and while the database is away."""
 
-from collections.abc import Iterator
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -24,15 +23,9 @@ from tests.coordinator.test_absence import World, look, member, refresh_s
 from tests.coordinator.test_moving_api import export
 from tests.coordinator.test_run_replicas import second
 from tests.coordinator.test_storages import table, until
-from tests.fakes.s3 import S3, running_s3
+from tests.fakes.s3 import S3
 
 STORE = '{kind: StorageEndpoint, id: cloud, spec: {url: "https://cdn.example:443", system_roots: true}}'
-
-
-@pytest.fixture(scope="module")
-def s3(tmp_path_factory: pytest.TempPathFactory) -> Iterator[S3]:
-    with running_s3(tmp_path_factory.mktemp("s3")) as found:
-        yield found
 
 
 @pytest.fixture

@@ -2,7 +2,6 @@
 
 import json
 import time
-from collections.abc import Iterator
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -18,7 +17,7 @@ from coordinator.storage.storage_records import SHARED, StoreLease, StoreReport
 from tests.coordinator.daemon import running
 from tests.coordinator.founding import Founded
 from tests.coordinator.test_static_tree import files
-from tests.fakes.s3 import REGION, S3, running_s3
+from tests.fakes.s3 import REGION, S3
 
 STORES = """
 {kind: StorageEndpoint, id: disk, spec: {url: "https://disk.example:443"}}
@@ -29,12 +28,6 @@ STORES = """
 ---
 {kind: StorageEndpoint, id: theirs, spec: {url: "https://theirs.example:443"}}
 """
-
-
-@pytest.fixture(scope="module")
-def s3(tmp_path_factory: pytest.TempPathFactory) -> Iterator[S3]:
-    with running_s3(tmp_path_factory.mktemp("s3")) as found:
-        yield found
 
 
 def table(name: str, **members: object) -> str:

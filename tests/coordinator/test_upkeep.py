@@ -2,7 +2,6 @@
 
 import os
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -26,7 +25,7 @@ from coordinator.storage.upkeep import KnownFile, RepeatedHead
 from tests.coordinator.publishing import STATE, Press
 from tests.coordinator.stores import Kept, answering, bucket, listed, saying
 from tests.coordinator.test_static_tree import announced, files
-from tests.fakes.s3 import S3, running_s3, write_credentials
+from tests.fakes.s3 import S3, write_credentials
 from wire.certificate import make_identity
 from wire.limits import REMOTE
 from wire.peers.storage_messages import FileListing
@@ -43,18 +42,6 @@ POLICY = "kind: DegradedModePolicy\nid: standard\nspec: {allow: [preserve_routes
 @pytest.fixture
 def press(database: Database) -> Press:
     return Press.published(database, "node-a", "node-b")
-
-
-@pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[S3]:
-    with running_s3(tmp_path_factory.mktemp("s3")) as found:
-        yield found
-
-
-@pytest.fixture
-def s3(server: S3) -> S3:
-    server.clear()
-    return server
 
 
 def whole(press: Press, folder: Path) -> dict[str, bytes]:
