@@ -104,8 +104,8 @@ def test_every_step_holds_and_what_is_kept_can_be_looked_at(place):
 
 
 def test_a_step_that_does_not_hold_is_the_end(place):
-    """The coordinator is killed too early: the demonstration says what is wrong, and fails; by what is installed."""
-    with start(place, python=sys.executable) as demo:
+    """The coordinator is killed too early: the demonstration says what is wrong, and fails."""
+    with start(place) as demo:
         read_until(demo, "Three nodes join")
         [coordinator] = [pid for pid, command in of_ours(place).items() if "holdfast-coordinator" in command]
         os.kill(coordinator, signal.SIGKILL)

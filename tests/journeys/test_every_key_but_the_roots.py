@@ -85,7 +85,7 @@ async def an_hour(at: Scene) -> None:
 async def to_the_brim(at: Scene, scope: str) -> None:
     """The scope's active and previous document are as large as there is room for: the coordinator lists it too."""
     size, step, taken = 0, MAP_BYTES // 8, at.thief.cluster.published[scope]
-    while step > 2000:
+    while step > 8000:
         made = at.thief.snapshot(content(scope, size + step) | at.kept.get(scope, {}), scope)
         await told(at)
         if await is_taken(at, scope, made.envelope.config_version):

@@ -28,10 +28,10 @@ async def one(tmp_path, mock_clock):
 @pytest.mark.parametrize(
     ("policy", "restart_s"),
     [
-        *((FORGIVING, when) for when in (None, 600, HOUR - 540)),
-        *((SHORT, when) for when in (600, HOUR - 540)),
-        *((ROUTES_ALONE, when) for when in (None, HOUR - 540)),
-        *((None, when) for when in (None, 600)),
+        *((FORGIVING, when) for when in (None, HOUR - 540)),
+        (SHORT, 600),
+        (ROUTES_ALONE, HOUR - 540),
+        (None, 600),
     ],
 )
 async def test_the_node_does_what_was_foreseen(one, mock_clock, policy, restart_s):
