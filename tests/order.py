@@ -44,19 +44,33 @@ LONG = (
     "tests/agent/test_projection_killed.py",
 )
 """What takes a worker five seconds and more of the processor's time, or has few tests for what it takes."""
+LONG_JOURNEYS = (
+    "tests/journeys/test_apply_wait.py",
+    "tests/journeys/test_outages_stopped.py",
+    "tests/journeys/test_site_cut_off.py",
+    "tests/journeys/test_demo.py",
+    "tests/journeys/test_documented_blocks.py",
+    "tests/journeys/test_tour.py",
+    "tests/journeys/test_agent_killed.py",
+    "tests/journeys/test_documented_coordinators.py",
+    "tests/journeys/test_two_daemons.py",
+    "tests/journeys/test_backup.py",
+    "tests/journeys/test_replicas.py",
+)
+"""Of which one unit takes half a minute and more, whatever the processors have to do."""
 _SHARED = ('scope="module"', 'scope="session"')
 
 
 def sequence(node_ids: Sequence[str]) -> list[int]:
-    """Places: journeys by their names, the house's own, what is long, then the files that have the most tests. A file's
-    own order stays; in which order files were collected says nothing.
+    """Places: journeys, first those that last longest, the house's own, what is long, then the files that have the
+    most tests. A file's own order stays; in which order files were collected says nothing.
     """
     counts = Counter(map(_file, node_ids))
 
     def rank(place: int) -> tuple[int, int, str]:
         file = _file(node_ids[place])
         if file.startswith(_JOURNEYS):
-            return 0, 0, file
+            return 0, LONG_JOURNEYS.index(file) if file in LONG_JOURNEYS else len(LONG_JOURNEYS), file
         if _is_of_the_house(file):
             return 1, 0, file
         return (2, LONG.index(file), file) if file in LONG else (3, -counts[file], file)
