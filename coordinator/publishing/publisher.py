@@ -123,6 +123,8 @@ class Publisher:
         self.handouts = Handouts()
         self._urgent: list[str] = []
         self._woken = trio.Event()
+        self._at_rest = trio.Event()
+        self._at_rest.set()
         self.health = Health()
         self._resting = Resting(trio.current_time)
         self._most = BATCH
@@ -152,6 +154,10 @@ class Publisher:
         self.wake()
         await self._board.wait(node_id)
 
+    async def wait_at_rest(self) -> None:
+        """Until no batch is being made, and what the last ones were made for is out."""
+        await self._at_rest.wait()
+
     async def run(self) -> None:
         """Until cancelled."""
         async with trio.open_nursery() as nursery:
@@ -161,13 +167,15 @@ class Publisher:
 
     async def _run(self) -> None:
         while True:
-            self._woken = trio.Event()
+            self._woken, self._at_rest = trio.Event(), trio.Event()
             try:
                 await self._publish_due()
             except SQLAlchemyError as error:  # the database's fault, not this program's: it may come back
                 self.health.database_faults += 1
                 log.error("nothing published", reason=line_of(error))  # noqa: TRY400 - no trace needed
                 await trio.sleep(TICK_S)  # whoever wakes us meanwhile
+            finally:
+                self._at_rest.set()
             with trio.move_on_after(TICK_S):
                 await self._woken.wait()
 

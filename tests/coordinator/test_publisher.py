@@ -1,5 +1,6 @@
 """The task that publishes: woken or not, it gets there; what fails is made again from what then stands."""
 
+import threading
 from dataclasses import dataclass
 
 import pytest
@@ -69,6 +70,41 @@ async def test_who_is_told_of_a_head_finds_it_counted(database: Database, monkey
         nursery.start_soon(made.run)
         await published(made)
         assert (made.health.published_heads, made.health.behind) == (1, 0)
+        nursery.cancel_scope.cancel()
+
+
+async def test_it_is_at_rest_once_what_was_due_is_out(database: Database, monkeypatch) -> None:
+    """Also where it could not be published; by then whoever waits to be admitted goes on (admissions.py)."""
+    press = Press.founded(database, "node-a")
+    made, board = publisher_of(press)
+    await made.wait_at_rest()
+    at_work, may_publish = threading.Event(), threading.Event()
+    publish, is_at_rest = publisher.heads.publish, []
+
+    def held_back(*arguments, **named):
+        at_work.set()
+        assert may_publish.wait(60)
+        if not is_at_rest:
+            raise OperationalError("x", {}, Exception("gone"))
+        return publish(*arguments, **named)
+
+    async def wait_at_rest() -> None:
+        await made.wait_at_rest()
+        is_at_rest.append(board.latest("node-a"))
+
+    monkeypatch.setattr(publisher.heads, "publish", held_back)
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(made.run)
+        for _ in range(2):
+            await trio.to_thread.run_sync(at_work.wait)
+            at_work.clear()
+            async with trio.open_nursery() as waiting:
+                waiting.start_soon(wait_at_rest)
+                await trio.testing.wait_all_tasks_blocked()
+                before = len(is_at_rest)
+                may_publish.set()
+            assert len(is_at_rest) == before + 1
+        assert is_at_rest[0] is None and is_at_rest[1] is not None
         nursery.cancel_scope.cancel()
 
 
