@@ -70,7 +70,7 @@ class NodeApi:
         self._join_rate = Rate(joins, 60.0)
         self._strangers = Rate(JOINS_IN_ALL_PER_MINUTE, 60.0)
         self._nonce_rate = Rate(2 * joins, 60.0)  # a join needs one, and one more where the first ran out
-        self._admissions = Admissions(self._admit, coordinator.publisher.wait_at_rest)
+        self._admissions = Admissions(self._admit, self._wait_for_turn)
         self._grants = GrantReader()
         self._reader = HeartbeatReader()
         self._large_reader, self._reading = HeartbeatReader(most_scopes=SCOPES_REMEMBERED // 2), trio.CapacityLimiter(1)
@@ -137,6 +137,9 @@ class NodeApi:
         at = self._at
         foreseen = await in_library(enrolment.foresee, at.database, candidates)
         return await in_database(enrolment.admit, at.database, candidates, foreseen, now=at.now())
+
+    async def _wait_for_turn(self) -> None:
+        await self._at.publisher.wait_at_rest()
 
     def _note_join(self, peer: Peer, refused: Refused) -> None:
         address = peer.name if isinstance(peer, UnixPeer) else peer.address
