@@ -355,7 +355,7 @@ def test_the_old_content_is_renewed_once_for_all_and_the_new_one_above_it(fleet:
     signed: set[str] = set()
     until = fleet.now + fleet.settings.snapshot_refresh_s
     while fleet.now < until:
-        fleet.now += fleet.settings.head_refresh_s
+        fleet.now += 4 * fleet.settings.head_refresh_s
         for draft in fleet.publish().drafts:
             documents_ = draft.publication.documents
             signed |= {

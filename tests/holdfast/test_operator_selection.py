@@ -29,8 +29,8 @@ def lab(tmp_path_factory: pytest.TempPathFactory):
     ids = ["heard-0", "heard-1", *(f"n-{number}" for number in range(UNSEEN))]
     rows = [
         {"node_id": node_id, "kind": "data", "site_id": "default", "certificate": b"x", "certificate_sha256": node_id,
-         "incarnation": "i", "first_seen": 0.0, "generation": 0}
-        for node_id in ids
+         "incarnation": "i", "first_seen": 0.0, "generation": 0, "published": -1 if node_id in ids[:2] else 0}
+        for node_id in ids  # nothing is due for those that were never heard of: a thousand heads that nobody reads
     ]  # fmt: skip
     with database.change(actor="root", now=time.time()) as transaction:
         transaction.run(insert(schema.nodes), rows)
