@@ -86,6 +86,7 @@ class HoldingsReader:
     _bundle: tuple[str, TrustBundle] | None = None
     _head: tuple[str, Head] | None = None
     _authorities: tuple[str, bytes | None] | None = None
+    _policy: tuple[str, Policy | None] | None = None
     _grants: dict[str, tuple[str, Grants | LateGrants]] = field(default_factory=dict)  # by scope, of that document
     _read: dict[str, Mapping[tuple[str, str], Grants]] = field(default_factory=dict)  # by scope: section and its hash
 
@@ -120,7 +121,7 @@ class HoldingsReader:
             holder=holder,
             head=head,
             head_hash=kept.active[HEAD].envelope_hash if head else "",
-            policy=_policy(kept.active.get(POLICY_SCOPE)),
+            policy=self._read_policy(kept.active.get(POLICY_SCOPE)),
             scopes=self._held_scopes(documents, holder),
             revocations=revocations,
             roles=roles,
@@ -150,6 +151,13 @@ class HoldingsReader:
         if self._authorities is None or self._authorities[0] != document.envelope_hash:
             self._authorities = document.envelope_hash, document.read(AUTHORITIES)
         return self._authorities[1]
+
+    def _read_policy(self, document: StoredDocument | None) -> Policy | None:
+        if document is None or POLICY_SECTION not in document.sections:
+            return None
+        if self._policy is None or self._policy[0] != document.envelope_hash:
+            self._policy = document.envelope_hash, parse_policy(document.read(POLICY_SECTION))
+        return self._policy[1]
 
     def _held_scopes(self, documents: Mapping[str, StoredDocument], holder: VerifierState) -> dict[str, HeldScope]:
         at_start = not self._grants
@@ -237,9 +245,3 @@ def _revoked_roles(revocations: Revocations, node_id: str) -> frozenset[str]:
     return frozenset(
         assignment.removeprefix(prefix) for assignment in revocations.role_assignments if assignment.startswith(prefix)
     )
-
-
-def _policy(document: StoredDocument | None) -> Policy | None:
-    if document is None or POLICY_SECTION not in document.sections:
-        return None
-    return parse_policy(document.read(POLICY_SECTION))
