@@ -113,7 +113,7 @@ async def _keep_up(node: "RunningNode", task: Callable[[], Awaitable[None]]) -> 
     """The outermost edge of a task: it is started again after whatever it did not expect. What fails again and again is
     started less and less often, since what it does first may be a request that a whole fleet makes.
     """
-    name = getattr(task, "__qualname__", repr(task))
+    name = getattr(getattr(task, "func", task), "__qualname__", "")
     back_off = BackOff(random.uniform, cap_s=RESTART_MOST_S)
     while True:
         started = trio.current_time()
