@@ -13,8 +13,8 @@ from snapshot.identifiers import Scope
 @dataclass
 class CompiledContents:
     """What a scope says of nodes that are alike (`views.alike`) is compiled for the first of them: a Config may have
-    thousands of files, and a policy of a whole fleet was compiled a thousand times to find one content. Of others the
-    equal contents are one, so that it is hashed once.
+    thousands of files, and a policy of a whole fleet was compiled a thousand times to find one content, as was a
+    service that all of them run. Of others the equal contents are one, so that it is hashed once.
     """
 
     model: Model

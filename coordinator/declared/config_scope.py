@@ -66,9 +66,9 @@ class ConfigFolders(ScopeView):
     def is_common(self, model: Model, _subject: Subject, scope: Scope) -> bool:
         return not any(file.template for file in model.configs[scope.ids[0]].files.values())
 
-    def alike(self, _model: Model, _subject: Subject, _scope: Scope) -> Hashable:
-        """Whatever roles they have."""
-        return ()
+    def alike(self, model: Model, subject: Subject, scope: Scope) -> Hashable | None:
+        """Whatever roles they have; what a template says is for one of them."""
+        return () if self.is_common(model, subject, scope) else None
 
     def origin(self, model: Model, subject: Subject, scope: Scope, section: str, entry: str) -> ValueOrigin:
         """A template's text is written from the node, too: from what is declared of it, and from its entry."""

@@ -87,8 +87,8 @@ class ScopeView:
         return False
 
     def alike(self, _model: Model, _subject: Subject, _scope: Scope) -> Hashable | None:
-        """Of a scope that is common: subjects of which this is equal are told the same, in a document for the same
-        roles and organizations. None where that is known no sooner than what they are told.
+        """Subjects of which this is equal are told the same, in a document for the same roles and organizations, or in
+        documents of their own. None where that is known no sooner than what they are told.
         """
         return None
 

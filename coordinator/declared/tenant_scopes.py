@@ -85,6 +85,10 @@ class ServiceAssignment(ScopeView):
             return {**({RESOURCES: used} if used else {}), "services": workload}
         return {"services": {service.id: write_once(model, "projection", service, _projection)}}
 
+    def alike(self, model: Model, subject: Subject, scope: Scope) -> Hashable:
+        """Each has a document of its own, and thousands may run one service."""
+        return subject.roles, runs(model.services[scope.ids[0]], subject)
+
     def concerns(self, _model: Model, resource: Resource, subject: Subject) -> bool:
         return isinstance(resource, Service) and is_assigned(resource, subject)
 
@@ -125,13 +129,25 @@ class RoutePolicy(ScopeView):
     SHOWN = (Route, Service, EntryPolicy, SessionPolicy)
 
     def sections(self, model: Model, subject: Subject, _scope: Scope) -> Sections:
-        entries: dict[str, object] = {}
+        routes, told = self._entries(model, subject)
+        return {**{name: policies for name, policies in told.items() if policies}, **split("routes", routes)}
+
+    def alike(self, model: Model, subject: Subject, _scope: Scope) -> Hashable:
+        """Which entries they have: each is written once for a model."""
+        routes, told = self._entries(model, subject)
+        return subject.roles, tuple(routes), *(tuple(policies) for policies in told.values())
+
+    def _entries(self, model: Model, subject: Subject) -> tuple[dict[str, object], dict[str, dict[str, object]]]:
+        """The routes, and the policies by section."""
+        routes: dict[str, object] = {}
         for organization in subject.organizations:
             for route in model.routes_of.get(organization, ()):
                 if takes(route, model.services.get(route.service), subject):
-                    entries[route.id] = write_once(model, "route", route, _route)
-        told = {ENTRY_POLICIES: _entry_policies(model, subject), SESSION_POLICIES: _session_policies(model, subject)}
-        return {**{name: policies for name, policies in told.items() if policies}, **split("routes", entries)}
+                    routes[route.id] = write_once(model, "route", route, _route)
+        return routes, {
+            ENTRY_POLICIES: _entry_policies(model, subject),
+            SESSION_POLICIES: _session_policies(model, subject),
+        }
 
     def is_common(self, _model: Model, _subject: Subject, _scope: Scope) -> bool:
         return True
@@ -228,8 +244,8 @@ class StorageDirectory(ScopeView):
     def is_common(self, _model: Model, subject: Subject, _scope: Scope) -> bool:
         return "storage_config" not in subject.roles  # what it runs is its own
 
-    def alike(self, _model: Model, subject: Subject, _scope: Scope) -> Hashable:
-        return subject.roles, subject.organizations
+    def alike(self, model: Model, subject: Subject, scope: Scope) -> Hashable | None:
+        return (subject.roles, subject.organizations) if self.is_common(model, subject, scope) else None
 
     def concerns(self, model: Model, resource: Resource, subject: Subject) -> bool:
         if not isinstance(resource, StorageEndpoint):

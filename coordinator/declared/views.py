@@ -103,8 +103,7 @@ def alike(model: Model, node_id: str, scope: Scope) -> Hashable | None:
 
 def alike_of(model: Model, subject: Subject, scope: Scope) -> Hashable | None:
     """The same, of a member that holds the scope."""
-    view = VIEWS[scope.type]
-    return view.alike(model, subject, scope) if view.is_common(model, subject, scope) else None
+    return VIEWS[scope.type].alike(model, subject, scope)
 
 
 def all_sections(model: Model, node_id: str) -> dict[Scope, Sections]:

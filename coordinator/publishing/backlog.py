@@ -200,8 +200,9 @@ class _Round:
     _contents: dict[int, CompiledContents] = field(default_factory=dict)
 
     def compiler(self, model: Model, node_id: str) -> Compile:
-        contents = self._contents.setdefault(id(model), CompiledContents(model, self.read))
-        return partial(contents.compile, node_id)
+        if id(model) not in self._contents:
+            self._contents[id(model)] = CompiledContents(model, self.read)
+        return partial(self._contents[id(model)].compile, node_id)
 
 
 def _draft(case: _Round, situation: Situation, gate: NodeGate) -> Draft:
