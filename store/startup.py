@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from snapshot.frozen import frozen
-from store.base import enrolment, journal, meta, trust
+from store.base import enrolment, journal, meta, pending, trust
 from store.base.disk import Disk
 from store.base.enrolment import Enrolment
 from store.base.environment import Environment, LmdbTransaction
@@ -175,8 +175,10 @@ def _are_floors_lost(transaction: LmdbTransaction, floors: Floors, enrolled: Enr
 
 
 def _is_unsettled(transaction: LmdbTransaction, record: FloorRecord) -> bool:
-    """Whether the store lacks anything that the floors have."""
+    """Whether the store lacks anything that the floors have, or holds something that nobody goes on with."""
     if any(nonce not in set(trust.nonces(transaction)) for nonce in record.used_nonces):
+        return True
+    if pending.unfinished_candidates(transaction):
         return True
     return any(is_above(transaction, scope, floor, record) for scope, floor in record.scopes.items())
 
@@ -198,6 +200,8 @@ def _reconcile(transaction: LmdbTransaction, work: Start, floors: Floors) -> Non
         mend(transaction, work.now)
         work.note(Happened.RECORD_LOST, detail="; ".join(work.faults))
     finished = roll_forward(transaction, floors.record, work.now)
+    # They would take room from candidates that come, and nothing that is fetched again is put beside them.
+    pending.discard_candidates(transaction, pending.unfinished_candidates(transaction))
     for scope in hold(transaction, floors.record):
         if Happened.STORE_REBUILT not in met:
             work.note(Happened.STORE_REGRESSED, scope, "the floor is above the store")

@@ -466,6 +466,11 @@ def let_candidates_go(transaction: LmdbTransaction, spared: Collection[bytes] = 
     return tuple(scope for _, scope in found)
 
 
+def unfinished_candidates(transaction: LmdbTransaction) -> list[str]:
+    """The scopes of those that are not whole: a process that died left them, and none goes on with another one's."""
+    return [record.scope for _, record in _headers(transaction, _CANDIDATE) if not record.sealed]
+
+
 def discard_candidates(transaction: LmdbTransaction, scopes: Iterable[str]) -> None:
     for scope in scopes:
         for slot, record in list(_slots_of(transaction, scope)):

@@ -9,7 +9,7 @@ from snapshot.manifest import ScopeVersion, SectionChange
 from snapshot.verify import NotYetValid, Verified
 from store.base import pending
 from store.base.errors import StoreError, StoreFault
-from store.base.pending import CANDIDATES_SHARE, MOST_CANDIDATES, Pending
+from store.base.pending import CANDIDATES_SHARE, MOST_CANDIDATES, SECTIONS_AT_ONCE, Pending
 from store.base.records import PendingRecord, digest_from_name
 from store.fsck.check import check
 from tests.fakes.signed import signed_head
@@ -129,6 +129,37 @@ def test_they_take_so_much_and_no_more(node, cluster):
     assert caught.value.fault is StoreFault.TOO_LARGE
     candidate(node, cluster.snapshot(2, {"a": "x" * 4000}), room=5000)
     assert 0 < node.map_bytes // CANDIDATES_SHARE - node.store.candidates().room < 6000
+
+
+@pytest.mark.parametrize("done", [1, 2, 3])
+def test_what_a_death_leaves_of_one_takes_no_room(node, cluster, done):
+    """rules L39: the process dies between the transactions in which one is made durable. Nobody goes on with it, so the
+    next start lets it go: it would take room from others, and from itself when it is fetched again.
+    """
+    sections = {f"s{number:04}": f"{number:04}" * 500 for number in range(4 * SECTIONS_AT_ONCE)}
+    document = cluster.snapshot(2, sections)
+    room = node.store.candidates().room
+    slot = node.store.receive_candidate(SCOPE, room=PLENTY)
+    write, written = slot._write, []
+
+    def dying(change, room) -> None:
+        if len(written) == done:
+            raise Died
+        written.append(write(change, room))
+
+    slot._write = dying
+    with pytest.raises(Died):
+        receive(slot, document)
+    assert [(lying.scope, lying.sealed) for lying in node.store.pending()] == [(SCOPE, False)]
+    node.reopen()
+    assert (node.store.pending(), node.store.candidates().room) == ([], room)
+    whole = candidate(node, document)
+    node.reopen()
+    assert (held(node), room - node.store.candidates().room) == ({SCOPE}, whole.record.size)
+
+
+class Died(Exception):
+    pass
 
 
 def big(cluster, version, scope, letter, mebibytes):
