@@ -10,6 +10,9 @@ more than a record gets what has come.
 The socket is waited for before it is read, since a caller seldom has the next request ready; so whoever reads gives
 others their turn; of records that came together, after `TURN_READS`. What is sent goes out at once where the kernel
 takes it, and gives others theirs after `TURN_BYTES`.
+
+TLS may have something to answer to what was read. Whoever reads sends that, and may be cancelled at it: what was read,
+and what was not sent yet, then stay here for whoever comes next.
 """
 
 import os
@@ -30,8 +33,8 @@ class TlsStream(trio.abc.Stream):
     """
 
     __slots__ = (
-        *("__weakref__", "_incoming", "_is_sending", "_outgoing", "_raw", "_reads", "_sent", "_sound", "_tls"),
-        "_untold",
+        *("__weakref__", "_answered", "_incoming", "_is_sending", "_outgoing", "_raw", "_reads", "_sent", "_sound"),
+        *("_tls", "_unsent", "_untaken", "_untold"),
     )
 
     def __init__(self, raw: trio.SocketStream, context: ssl.SSLContext, host: str | None = None) -> None:
@@ -42,6 +45,9 @@ class TlsStream(trio.abc.Stream):
         self._sound = True
         self._is_sending = False
         self._untold: trio.BrokenResourceError | None = None  # met behind what was handed out
+        self._untaken: bytes | None = None  # read by somebody who was cancelled then
+        self._unsent = memoryview(b"")  # of a record
+        self._answered: trio.Event | None = None  # awaited by who sends beside an answer
         self._sent = 0
         self._reads = 0
 
@@ -74,15 +80,16 @@ class TlsStream(trio.abc.Stream):
         `max_bytes` beyond a record: of as many as have come.
         """
         most = max_bytes or RECORD_BYTES
-        self._check()
+        if self._untaken is None:
+            self._check()
         self._reads += 1
         if self._reads > TURN_READS:
             self._reads = 0
             await trio.lowlevel.checkpoint()  # before anything is taken: a cancellation loses nothing
         while True:
             data = self._read(most)
-            if self._outgoing.pending and not self._is_sending:
-                await self._flush()
+            if (self._outgoing.pending or self._unsent) and not self._is_sending:
+                data = await self._answer(data, most)
             if data is not None:
                 return data
             await self._fill(most)
@@ -95,8 +102,7 @@ class TlsStream(trio.abc.Stream):
             except ssl.SSLError as error:
                 self._sound = False
                 raise trio.BrokenResourceError from error
-        if not self._is_sending:  # else it goes out with the rest
-            await self._flush()
+        await self._flush()
 
     async def wait_send_all_might_not_block(self) -> None:
         self._check()
@@ -123,6 +129,8 @@ class TlsStream(trio.abc.Stream):
 
     def _read(self, most: int) -> bytes | None:
         """None: more of the other end is needed."""
+        if self._untaken is not None:
+            return self._take_up(most)
         data = self._read_record(most)
         if most <= RECORD_BYTES or not data:
             return data
@@ -131,6 +139,12 @@ class TlsStream(trio.abc.Stream):
             pieces.append(piece)
             left -= len(piece)
         return b"".join(pieces)
+
+    def _take_up(self, most: int) -> bytes:
+        """What is here already."""
+        data = self._untaken or b""
+        self._untaken = data[most:] or None
+        return data[:most]
 
     def _read_another(self, most: int) -> bytes | None:
         """What is wrong with it is told once those before it are handed out."""
@@ -187,28 +201,53 @@ class TlsStream(trio.abc.Stream):
                 break
         return taken > 0
 
+    async def _answer(self, data: bytes | None, most: int) -> bytes | None:
+        """`data`: what was read with it, which is handed out whatever becomes of the answer."""
+        if data is not None:
+            self._untaken = data + (self._untaken or b"")
+        try:
+            await self._send_what_waits()
+        except trio.BrokenResourceError as error:
+            self._sound = False
+            if not data:
+                raise
+            self._untold = error
+        return None if data is None else self._take_up(most)
+
     async def _flush(self) -> None:
         """What TLS has to send, to its last byte: a record that is cut ends the stream."""
         await trio.lowlevel.checkpoint_if_cancelled()
-        self._is_sending = True
         try:
-            while self._outgoing.pending:
-                await self._send(self._outgoing.read())
+            while self._is_sending:  # an answer, with which this goes out unless it is cancelled
+                self._answered = self._answered or trio.Event()
+                await self._answered.wait()
+            await self._send_what_waits()
         except BaseException:
             self._sound = False
             raise
-        finally:
-            self._is_sending = False
         if self._sent > TURN_BYTES:
             self._sent = 0
             await trio.lowlevel.checkpoint()
 
-    async def _send(self, records: bytes) -> None:
-        data = memoryview(records)
-        self._sent += len(data)
-        while data:
+    async def _send_what_waits(self) -> None:
+        """A cancellation loses nothing of it."""
+        self._is_sending = True
+        try:
+            while self._unsent or self._outgoing.pending:
+                if not self._unsent:
+                    self._unsent = memoryview(self._outgoing.read())
+                    self._sent += len(self._unsent)
+                await self._send()
+        finally:
+            self._is_sending = False
+            if self._answered is not None:
+                self._answered.set()
+                self._answered = None
+
+    async def _send(self) -> None:
+        while self._unsent:
             try:
-                data = data[os.write(self._descriptor(), data) :]
+                self._unsent = self._unsent[os.write(self._descriptor(), self._unsent) :]
             except BlockingIOError:
                 await trio.lowlevel.wait_writable(self._descriptor())
                 self._sent = 0

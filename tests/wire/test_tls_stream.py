@@ -258,3 +258,142 @@ def _take(descriptor: int) -> None:
             pass
     except BlockingIOError:
         return
+
+
+# ---- what is answered behind the reader's back
+
+
+@asynccontextmanager
+async def asked_again(folder: Path) -> AsyncIterator[tuple[TlsStream, Client]]:
+    """Our client, of whom a server asks for a certificate after the handshake, between "first" and "second": to answer
+    is up to whoever reads. The client has read "first", and all of it lies here.
+    """
+    identity, own = node(folder, "server")
+    listener, port = await tcp_listener()
+    asking, asked = server_context(identity.read()), unchecked_context()
+    asking.load_verify_locations(cadata=own)
+    asking.verify_mode = ssl.CERT_OPTIONAL
+    asking.post_handshake_auth = asked.post_handshake_auth = True
+    async with listener:
+        there = await trio.open_tcp_stream("127.0.0.1", port)
+        server = trio.SSLStream(await listener.accept(), asking, server_side=True)
+    client = TlsStream(there, asked, "localhost")
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(server.do_handshake)
+        nursery.start_soon(client.do_handshake)
+    try:
+        await server.send_all(b"first")
+        server._ssl_object.verify_client_post_handshake()
+        await server.send_all(b"second")
+        await server.send_all(b"third")
+        await trio.testing.wait_all_tasks_blocked()
+        assert await client.receive_some() == b"first"
+        yield client, server
+    finally:
+        await trio.aclose_forcefully(client)
+        await trio.aclose_forcefully(server)
+
+
+class Kernel:
+    """It takes `room` more bytes, and then nothing, as where the other end reads nothing."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, room: int) -> None:
+        self.room = room
+        self._write = os.write
+        monkeypatch.setattr("wire.tls_stream.os.write", self._take)
+
+    def _take(self, descriptor: int, data: memoryview) -> int:
+        if not self.room:
+            raise BlockingIOError
+        taken = self._write(descriptor, data[: self.room])
+        self.room -= taken
+        return taken
+
+
+async def check_all_is_there(client: TlsStream, server: Client, read: bytes = b"") -> None:
+    """What the client reads from here to "third"; then what it says is heard, behind its whole answer."""
+    with trio.fail_after(10):
+        whole = b"secondthird"
+        assert read + await received(client.receive_some, len(whole) - len(read)) == whole
+        await client.send_all(b"said")
+        assert await server.receive_some() == b"said"
+
+
+async def test_who_is_cancelled_before_an_answer_loses_nothing(tmp_path: Path) -> None:
+    """rules P7: what was read with the question is handed out, at once or to the next who reads."""
+    async with asked_again(tmp_path) as (client, server):
+        read = b""
+        with trio.CancelScope() as scope:
+            scope.cancel()
+            read = await client.receive_some()
+        await check_all_is_there(client, server, read)
+
+
+@pytest.mark.parametrize("room", [0, 1, 40])
+async def test_who_is_cancelled_within_an_answer_loses_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, room: int
+) -> None:
+    """rules P7: the kernel takes so much of the answer; the rest goes out before anything else does."""
+    async with asked_again(tmp_path) as (client, server):
+        kernel = Kernel(monkeypatch, room)
+        with trio.move_on_after(0.01) as scope:
+            await client.receive_some(3)
+        assert scope.cancelled_caught and kernel.room == 0
+        kernel.room = 1 << 20
+        await check_all_is_there(client, server)
+
+
+async def test_who_is_cancelled_after_an_answer_loses_nothing(tmp_path: Path) -> None:
+    """Where so much was sent by then that others are to have their turn."""
+    async with asked_again(tmp_path) as (client, server):
+        client._sent, read = TURN_BYTES, b""
+        with trio.CancelScope() as scope:
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(_cancel, scope)
+                read = await client.receive_some()
+        await check_all_is_there(client, server, read)
+
+
+async def _cancel(scope: trio.CancelScope) -> None:
+    scope.cancel()
+
+
+async def test_what_was_read_before_an_answer_that_breaks_is_handed_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """threats D-46: first what came whole, then why no more comes."""
+
+    def broken(*_: object) -> int:
+        raise BrokenPipeError
+
+    async with asked_again(tmp_path) as (client, _):
+        monkeypatch.setattr("wire.tls_stream.os.write", broken)
+        assert await client.receive_some() == b"second"
+        with pytest.raises(trio.BrokenResourceError):
+            await client.receive_some()
+        with pytest.raises(trio.ClosedResourceError):
+            await client.receive_some()
+
+
+async def test_what_is_sent_beside_an_answer_goes_out_though_that_is_cancelled(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with asked_again(tmp_path) as (client, server), trio.open_nursery() as nursery:
+        kernel = Kernel(monkeypatch, 7)
+        scope, read = trio.CancelScope(), list[bytes]()
+
+        async def listen() -> None:
+            with scope:
+                read.append(await client.receive_some())
+
+        nursery.start_soon(listen)
+        await trio.lowlevel.checkpoint()  # it does not rest: the socket says that it may be written
+        nursery.start_soon(client.send_all, b"beside")
+        await trio.lowlevel.checkpoint()
+        scope.cancel()
+        with trio.fail_after(10):
+            await trio.lowlevel.checkpoint()
+            kernel.room = 1 << 20
+            assert await server.receive_some() == b"beside"
+            assert not read
+            assert await received(client.receive_some, len(b"secondthird")) == b"secondthird"
