@@ -142,12 +142,15 @@ class Request:
         return values[0] if values else None
 
     def query_integer(self, name: str, default: int, least: int, most: int) -> int:
-        text = self.query_one(name)
-        if text is None:
+        values = self.query_all(name)
+        if not values:
             return default
-        if not (text.isascii() and text.isdigit() and len(text) <= 16 and least <= int(text) <= most):
-            raise HttpError(400, "bad_request", f"{name} must be an integer from {least} to {most}")
-        return int(text)
+        text = values[0] if len(values) == 1 else self.query_one(name)
+        if text is not None and text.isascii() and text.isdigit() and len(text) <= 16:
+            number = int(text)
+            if least <= number <= most:
+                return number
+        raise HttpError(400, "bad_request", f"{name} must be an integer from {least} to {most}")
 
     def allow(self, seconds: float) -> None:
         """Its deadline from now on, where the handler knows better than its route how much work it is."""

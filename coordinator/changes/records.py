@@ -34,7 +34,7 @@ from coordinator.base.refusal import Code, Refused, bound_text
 from coordinator.changes.groups import ChangeGroup, parse_group
 from coordinator.changes.states import FAILED, SETTLED, ChangeState, GroupPhase, Step
 from coordinator.database import cluster_state, schema
-from coordinator.database.database import Transaction, is_named
+from coordinator.database.database import Transaction, is_in, is_named
 from coordinator.database.documents import chunks
 from snapshot import canonical
 
@@ -299,7 +299,7 @@ def move(
     released_at = transaction.now if step is Step.RELEASED else None
     superseded = superseded_changes(transaction, record.change_id) if step is Step.RELEASED else []
     for chunk in chunks(sorted(node_ids)):
-        here = table.c.node_id.in_(chunk)
+        here = is_in(table.c.node_id, chunk)
         mine = here & (table.c.change_id == record.change_id)
         _lock(transaction, here & table.c.change_id.in_([record.change_id, *superseded]))
         transaction.run(update(table).where(mine).values(**values, released_at=released_at))
@@ -499,9 +499,11 @@ def _names_text(scopes: tuple[str, ...]) -> str:
 
 def _node(row: "Row[Any]") -> ChangeNode:
     """The columns come in the order of the table's."""
-    values = dict(zip(_NODE_COLUMNS, row, strict=True))
-    scopes, votes = _read_scopes(values["scopes"]), _read_votes(values["votes"])
-    return ChangeNode(**{**values, "scopes": scopes, "votes": votes, "step": Step(values["step"])})
+    change_id, node_id, group, scopes, step, ring, released_at, votes, outcome, detail, active_at = tuple(row)
+    told, read = _read_scopes(scopes), _read_votes(votes)
+    return ChangeNode(
+        *(change_id, node_id, told, group, Step(step), ring, released_at, read, outcome, detail, active_at)
+    )
 
 
 @lru_cache(maxsize=TEXTS_REMEMBERED)
@@ -512,9 +514,6 @@ def _read_scopes(text: str) -> tuple[str, ...]:
 @lru_cache(maxsize=TEXTS_REMEMBERED)
 def _read_votes(text: str) -> Mapping[str, CandidateVote]:
     return MappingProxyType({scope: CandidateVote(**vote) for scope, vote in json.loads(text).items()})
-
-
-_NODE_COLUMNS = tuple(column.name for column in schema.change_nodes.c)
 
 
 def forget_node(transaction: Transaction, node_id: str) -> None:

@@ -16,13 +16,13 @@ choosing all rings at the start, since who is away by then would be in a ring th
 import hashlib
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from coordinator.changes.rollout_policy import Rollout
 from coordinator.declared.kinds import RolloutRing
 
 
-@dataclass(frozen=True)
-class RingPlace:
+class RingPlace(NamedTuple):
     """Where one node of a group stands. `cohorts`: the rings, by their numbers from 1, whose `of` selects it."""
 
     node_id: str

@@ -11,7 +11,7 @@ from collections.abc import Collection
 from sqlalchemy import select
 
 from coordinator.database import schema
-from coordinator.database.database import Transaction
+from coordinator.database.database import Transaction, is_in
 from coordinator.database.documents import chunks
 from snapshot.blast_radius import ConsumerLimits
 from wire.forms import record
@@ -25,7 +25,7 @@ def read(transaction: Transaction, node_ids: Collection[str]) -> dict[str, dict[
     table = schema.node_status
     chosen = select(table.c.node_id, table.c.body).where(table.c.body.like(_MENTIONED))
     rows = (
-        row for some in chunks(sorted(node_ids)) for row in transaction.rows(chosen.where(table.c.node_id.in_(some)))
+        row for some in chunks(sorted(node_ids)) for row in transaction.rows(chosen.where(is_in(table.c.node_id, some)))
     )
     found = {row.node_id: json.loads(row.body).get("limits") for row in rows}
     return {

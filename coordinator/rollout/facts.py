@@ -12,7 +12,7 @@ import json
 from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import Any
+from typing import Any, NamedTuple
 
 from sqlalchemy import select
 from sqlalchemy.engine import Row
@@ -48,8 +48,7 @@ class AgentWords:
     proves: bool
 
 
-@dataclass(frozen=True)
-class MemberLine:
+class MemberLine(NamedTuple):
     """What the database has of a member. `published`: the generation of the head that is out; `last_seen`: None of one
     that has never been heard of; `is_well`: it is active, with a fresh head.
     """

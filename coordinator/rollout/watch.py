@@ -15,7 +15,7 @@ move those of the other.
 """
 
 from collections.abc import Hashable
-from dataclasses import dataclass
+from typing import NamedTuple
 
 GAP_S = 15.0  # without a look: whatever was heard meanwhile was not written down, or not read
 
@@ -48,24 +48,22 @@ class AgeWatch:
         known = self._known.get(key)
         by_wall = 0.0 if stamp is None else max(0.0, self._wall - stamp)
         at_most = by_wall if known is None or self._last is None else self._elapsed - self._last
-        return self._lasting(key, stamp, min(by_wall, at_most))
+        return self._lasting(key, known, stamp, min(by_wall, at_most))
 
     def lasts(self, key: Hashable, *, holds: bool) -> float | None:
         """Seconds since the first look at which it was so; None before."""
         known = self._known.get(key)
         was_so = known is not None and known.stamp is not None
-        return self._lasting(key, 0.0 if holds or was_so else None, 0.0)
+        return self._lasting(key, known, 0.0 if holds or was_so else None, 0.0)
 
-    def _lasting(self, key: Hashable, stamp: float | None, first: float) -> float | None:
-        seen = self._known.get(key)
+    def _lasting(self, key: Hashable, seen: "_Seen | None", stamp: float | None, first: float) -> float | None:
         if seen is None or seen.stamp != stamp:
             seen = _Seen(stamp, self._elapsed - first)
         self._asked[key] = seen
         return None if stamp is None else self._elapsed - seen.since
 
 
-@dataclass(frozen=True, slots=True)
-class _Seen:
+class _Seen(NamedTuple):
     """`since`: by the clock that only runs."""
 
     stamp: float | None
