@@ -11,6 +11,7 @@ import trio
 
 from agent import run
 from agent.config import configuration
+from agent.report import heartbeat
 from agent.state.node import RunningNode
 from coordinator.api.node_api import WHOLE_BYTES
 from store.base.pending import FLUSH_BYTES
@@ -19,6 +20,7 @@ from tests.coordinator.founding import Founded
 from tests.coordinator.test_apply_contents import upload
 from tests.fakes.binary import random_bytes
 from tests.journeys.lab import put_token
+from tests.world.fork_server import REPORTS_AFTER_S
 from wire.systemd import SystemdNotifier
 
 ROUTES = "route_policy"
@@ -160,8 +162,9 @@ class Fleet:
 
 
 @pytest.fixture
-async def fleet(tmp_path):
+async def fleet(tmp_path, monkeypatch):
     """Three nodes that run the first state; the third has no validator, and a service that takes few bytes."""
+    monkeypatch.setattr(heartbeat, "SOON_S", REPORTS_AFTER_S)
     founded = Founded(tmp_path, f"sqlite:///{tmp_path}/state.db", settings="joins_per_minute = 1000")
     async with running(founded) as at:
         made = Fleet(at, tmp_path)

@@ -49,6 +49,11 @@ LATE = (
 )
 """What libraries import only once something is asked of them: a third of the work of each command."""
 
+REPORTS_AFTER_S = 0.2
+"""What a node gathers before it reports something new, where the product gathers for a second: a change goes by the
+reports of each ring, and most of what a test of one takes would be these seconds.
+"""
+
 
 def import_all() -> None:
     """What can be: beside Debian 12's libraries there are none of the coordinator's."""
@@ -199,6 +204,7 @@ def main() -> None:
         from tests.world import readers  # which forks by what is here
 
         readers.use(sys.argv[2])
+        importlib.import_module("agent.report.heartbeat").SOON_S = REPORTS_AFTER_S
         gc.freeze()
         found = next_job(listener)
     if found is not None:
