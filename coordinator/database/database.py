@@ -236,7 +236,7 @@ class Transaction:
             }
             for action, subject, before, after in acts
         ]
-        self.run(_AUDIT, rows)
+        self.run_many(_AUDIT, rows)
 
 
 @cache

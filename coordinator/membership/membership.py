@@ -161,7 +161,7 @@ def _waiting(transaction: Transaction, certificate_sha256: str) -> Row[Any] | No
 def _spend_nonce(transaction: Transaction, request: ProvenRequest, known: KnownCandidate) -> None:
     if known.is_nonce_spent:
         raise Refused(Code.BAD_PROOF, "the nonce was used before", remedy="ask for a new one")
-    transaction.run(_SPEND, [{"nonce": request.nonce, "expires_at": request.nonce_expires_at}])
+    transaction.run_many(_SPEND, [{"nonce": request.nonce, "expires_at": request.nonce_expires_at}])
 
 
 def _decide(
@@ -226,7 +226,7 @@ def _consume(transaction: Transaction, record: TokenRecord, request: ProvenReque
         raise Refused(Code.TOKEN_USED, f"token {record.jti} is for no more nodes")
     if record.uses > 1:
         named = {"jti": record.jti, "node_id": request.node_id, "certificate_sha256": request.certificate.sha256}
-        transaction.run(_NOTE_USE, [{**named, "at": transaction.now}])
+        transaction.run_many(_NOTE_USE, [{**named, "at": transaction.now}])
 
 
 def _insert(transaction: Transaction, request: ProvenRequest, decision: Decision, last_head: int) -> None:
@@ -245,7 +245,7 @@ def _insert(transaction: Transaction, request: ProvenRequest, decision: Decision
         "generation": last_head,
         "published": last_head or NO_HEAD,
     }
-    transaction.run(_ADMIT, [row])
+    transaction.run_many(_ADMIT, [row])
 
 
 def _update(transaction: Transaction, request: ProvenRequest, decision: Decision) -> None:

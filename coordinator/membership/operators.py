@@ -123,9 +123,13 @@ def note_refusal(database: Database, name: str, asked: str, refused: Refused, *,
         transaction.audit("operator.ask", asked, None, {"detail": refused.detail}, outcome=refused.code.value)
 
 
+# Of each node that asks to join; made once: making a statement costs as much as running it.
+_FINGERPRINTS = select(schema.operators.c.certificate_sha256)
+
+
 def fingerprints(transaction: Transaction) -> frozenset[str]:
     """What no node may show (rules K34)."""
-    return frozenset(row[0] for row in transaction.rows(select(schema.operators.c.certificate_sha256)))
+    return frozenset(row[0] for row in transaction.rows(_FINGERPRINTS))
 
 
 def _take_back_approvals(transaction: Transaction, name: str) -> None:

@@ -151,7 +151,8 @@ class Publisher:
     async def wait_published(self, node_id: str) -> None:
         """Until a head of this node has gone out that was made from now on; it goes first."""
         self._urgent.append(node_id)
-        self.wake()
+        if self._at_rest.is_set():  # else it is looked at then, unless it is out by then
+            self.wake()
         await self._board.wait(node_id)
 
     async def wait_at_rest(self) -> None:
@@ -176,7 +177,7 @@ class Publisher:
                 await trio.sleep(TICK_S)  # whoever wakes us meanwhile
             finally:
                 self._at_rest.set()
-            with trio.move_on_after(TICK_S):
+            with trio.move_on_after(0 if self._urgent else TICK_S):
                 await self._woken.wait()
 
     async def _keep(self, claimed: Claims) -> None:
@@ -326,6 +327,8 @@ class Publisher:
             self.handouts.keep(publication.documents)
             self._board.announce(publication.node_id, _news_of_draft(draft))
         self.health.published_documents += len(documents)
+        told = {draft.publication.node_id for draft in drafts} - refusals.keys()
+        self._urgent = [node_id for node_id in self._urgent if node_id not in told]
         if lost := [draft.publication.node_id for draft in drafts if draft.publication.node_id in refusals]:
             self._tell_lost(lost, refusals[lost[0]].detail)
 

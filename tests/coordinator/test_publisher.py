@@ -108,6 +108,38 @@ async def test_it_is_at_rest_once_what_was_due_is_out(database: Database, monkey
         nursery.cancel_scope.cancel()
 
 
+async def test_who_is_asked_for_while_others_are_published_is_next(database: Database, monkeypatch) -> None:
+    """Without a tick in between; and who is out by then is not looked for again."""
+    monkeypatch.setattr(publisher, "TICK_S", 3_600.0)
+    press = Press.founded(database, "node-a")
+    made, board = publisher_of(press)
+    at_work, may_publish = threading.Event(), threading.Event()
+    publish, looks = publisher.heads.publish, []
+
+    def held_back(*arguments, **named):
+        if not at_work.is_set():
+            admit(database, "node-z")  # without roles it is nobody's peer
+            at_work.set()
+            assert may_publish.wait(60)
+        return publish(*arguments, **named)
+
+    due = publisher.backlog.due
+    monkeypatch.setattr(publisher.heads, "publish", held_back)
+    monkeypatch.setattr(publisher.backlog, "due", lambda *a, **named: looks.append(due(*a, **named)) or looks[-1])
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(made.run)
+        await trio.to_thread.run_sync(at_work.wait)
+        async with trio.open_nursery() as waiting:
+            for node_id in ("node-a", "node-z"):
+                waiting.start_soon(published, made, node_id)
+            await trio.testing.wait_all_tasks_blocked()
+            may_publish.set()
+        assert board.latest("node-a") is not None and board.latest("node-z") is not None
+        await trio.testing.wait_all_tasks_blocked(0.05)
+        assert [sorted(found) for found in looks] == [["node-a"], ["node-z"]]
+        nursery.cancel_scope.cancel()
+
+
 async def test_a_missed_wake_up_costs_a_tick_and_nothing_else(database: Database) -> None:
     """rules J42"""
     press = Press.founded(database, "node-a")
