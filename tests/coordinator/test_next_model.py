@@ -56,7 +56,7 @@ def made_sound(state: Model) -> Model:
     return state
 
 
-@examples(250)
+@examples(160)
 @given(changes(), changes(), st.booleans())
 def test_it_says_what_a_model_says_that_was_read_whole(change, later, is_sound) -> None:
     """Also where that was made from another one itself, and of both together."""
