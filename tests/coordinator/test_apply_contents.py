@@ -83,31 +83,31 @@ spec:
 NEVER_ENDS = b'{"type": "string", "pattern": "^(a+)+$"}'
 
 
-@pytest.mark.parametrize(
-    ("file", "data", "message"),
-    [
-        ("{text: '${node.name}', template: true}", b"", "line 1 of the template: there is no name node.name"),
-        ("{file: data, template: true}", b"a\n\xff\n", "line 2 is not UTF-8"),
-        ("{file: data, template: true}", b"a\n$b\n", "line 2 of the template: a dollar"),
-        ("{file: data}", b"a: 1\nkey: AKIAIOSFODNN7EXAMPLE\n", "holds a raw secret in line 2"),
-        ("{file: data}", b"a: 1\n-----BEGIN PRIVATE KEY-----\nAKIAIOSFODNN7EXAMPLE", "holds a raw secret in line 2"),
-        ("{file: data, schema: data}", b"[]", "the schema is none"),
-        (f"{{json: {'a' * 60}!, schema: data}}", NEVER_ENDS, "do not come to an end"),
-        ("{file: other}", b"", "was not uploaded"),
-    ],
-)
+WRONG_FILES = [
+    ("{text: '${node.name}', template: true}", b"", "line 1 of the template: there is no name node.name"),
+    ("{file: data, template: true}", b"a\n\xff\n", "line 2 is not UTF-8"),
+    ("{file: data, template: true}", b"a\n$b\n", "line 2 of the template: a dollar"),
+    ("{file: data}", b"a: 1\nkey: AKIAIOSFODNN7EXAMPLE\n", "holds a raw secret in line 2"),
+    ("{file: data}", b"a: 1\n-----BEGIN PRIVATE KEY-----\nAKIAIOSFODNN7EXAMPLE", "holds a raw secret in line 2"),
+    ("{file: data, schema: data}", b"[]", "the schema is none"),
+    (f"{{json: {'a' * 60}!, schema: data}}", NEVER_ENDS, "do not come to an end"),
+    ("{file: other}", b"", "was not uploaded"),
+]
+
+
 async def test_what_is_wrong_with_a_file_is_said_and_nothing_is_applied(
-    founded: Founded, monkeypatch: pytest.MonkeyPatch, file: str, data: bytes, message: str
+    founded: Founded, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Reason, file and line, remedy; a value that is a secret is never repeated (threats D-55)."""
     monkeypatch.setattr(schema_child, "PROCESSOR_S", 0.4)
     async with running(founded) as at:
-        answer = await refused_apply(at, BAD.replace("FILE", file), contents={"data": await upload(at, data)})
-        (found,) = answer["problems"]
-        assert (found["file"], found["line"]) == ("state.yaml", 7)
-        assert message in found["message"] and found["remedy"]
-        assert "AKIAIOSFODNN7EXAMPLE" not in str(answer)
-        assert (await at.ask("GET", "/v1/resources"))["resources"] == []
+        for file, data, message in WRONG_FILES:
+            answer = await refused_apply(at, BAD.replace("FILE", file), contents={"data": await upload(at, data)})
+            (found,) = answer["problems"]
+            assert (found["file"], found["line"]) == ("state.yaml", 7)
+            assert message in found["message"] and found["remedy"]
+            assert "AKIAIOSFODNN7EXAMPLE" not in str(answer)
+            assert (await at.ask("GET", "/v1/resources"))["resources"] == []
 
 
 async def test_a_machine_too_busy_for_a_schema_says_so_and_changes_nothing(

@@ -123,27 +123,27 @@ async def test_they_are_listed_by_state_and_the_newest_first(founded: Founded, b
         assert await names("?state=done&state=halted&most=2") == ["c-3", "c-2"]
 
 
-@pytest.mark.parametrize(
-    ("path", "code", "said"),
-    [
-        ("/v1/changes/c-9", "not_found", "there is no change c-9"),
-        ("/v1/changes/c-9/diff", "not_found", "changes list"),
-        ("/v1/changes/c-9/wait", "not_found", "changes list"),
-        ("/v1/changes/41", "bad_request", "c-1, c-2"),
-        ("/v1/changes/c-041", "bad_request", "is no change"),
-        ("/v1/changes/c-1%1b%5b31m", "bad_request", "control character"),
-        ("/v1/changes?state=gone", "bad_request", "states are proposed"),
-        ("/v1/changes/c-1/wait?seen=" + "x" * 200, "bad_request", "mark"),
-    ],
-)
-async def test_what_there_is_not_is_named(founded: Founded, beside: Database, path: str, code: str, said: str) -> None:
+WHAT_THERE_IS_NOT = [
+    ("/v1/changes/c-9", "not_found", "there is no change c-9"),
+    ("/v1/changes/c-9/diff", "not_found", "changes list"),
+    ("/v1/changes/c-9/wait", "not_found", "changes list"),
+    ("/v1/changes/41", "bad_request", "c-1, c-2"),
+    ("/v1/changes/c-041", "bad_request", "is no change"),
+    ("/v1/changes/c-1%1b%5b31m", "bad_request", "control character"),
+    ("/v1/changes?state=gone", "bad_request", "states are proposed"),
+    ("/v1/changes/c-1/wait?seen=" + "x" * 200, "bad_request", "mark"),
+]
+
+
+async def test_what_there_is_not_is_named(founded: Founded, beside: Database) -> None:
     begin(beside)
     async with running(founded) as at:
-        with pytest.raises(ClientError) as found:
-            await at.ask("GET", path)
-        assert found.value.code == code and said in str(found.value)
-        assert "\x1b" not in str(found.value)
-        assert (await at.ask("GET", "/v1/changes/c-1"))["change"] == "c-1"
+        for path, code, said in WHAT_THERE_IS_NOT:
+            with pytest.raises(ClientError) as found:
+                await at.ask("GET", path)
+            assert found.value.code == code and said in str(found.value), path
+            assert "\x1b" not in str(found.value)
+            assert (await at.ask("GET", "/v1/changes/c-1"))["change"] == "c-1"
 
 
 async def test_what_it_changes_is_shown_as_its_plan_was(founded: Founded) -> None:

@@ -384,13 +384,11 @@ async def test_a_node_that_is_ahead_gets_nothing_and_an_alarm(founded: Founded) 
         assert (await at.ask("GET", "/v1/status"))["alarms"] == {"node_ahead": 1}
 
 
-@pytest.mark.parametrize(
-    "query", ["generation=x", "generation=-1", "wait=301", "wait=1&wait=2", "epoch=9007199254740992"]
-)
-async def test_a_head_request_out_of_form_is_refused(founded: Founded, query: str) -> None:
+async def test_a_head_request_out_of_form_is_refused(founded: Founded) -> None:
     async with running(founded) as at:
         node = await at.admit("node-a")
-        assert await refusal(node.get(f"/v1/head?{query}")) == "bad_request"
+        for query in ("generation=x", "generation=-1", "wait=301", "wait=1&wait=2", "epoch=9007199254740992"):
+            assert await refusal(node.get(f"/v1/head?{query}")) == "bad_request", query
 
 
 async def test_a_protocol_that_is_not_served_is_refused_before_any_change(founded: Founded) -> None:
