@@ -2,6 +2,7 @@
 
 import json
 import time
+from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -34,13 +35,41 @@ def table(name: str, **members: object) -> str:
     return f"[storage.{name}]\n" + "".join(f'{key} = "{value}"\n' for key, value in members.items())
 
 
-async def until(condition, seconds: float = 60) -> None:
-    with trio.fail_after(seconds):
-        while not await condition():  # what others write is looked at, and tells nobody  # noqa: ASYNC110
-            await trio.sleep(0.2)  # to look costs some dozen requests
+class Told:
+    """Who waits is told whenever a coordinator of this process has said how a store stands."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self._said = trio.Event()
+        hold = StoreLease.hold
+
+        def say(lease: StoreLease, report: StoreReport, now: float) -> bool:
+            held = hold(lease, report, now)
+            trio.from_thread.run_sync(self._tell)
+            return held
+
+        monkeypatch.setattr(StoreLease, "hold", say)
+
+    def _tell(self) -> None:
+        self._said.set()
+        self._said = trio.Event()
+
+    async def until(self, condition: Callable[[], Awaitable[bool]], seconds: float = 60) -> None:
+        with trio.fail_after(seconds):
+            while True:
+                said = self._said
+                if await condition():
+                    return
+                await said.wait()
 
 
-async def test_what_is_published_is_at_each_store_though_one_fails(founded: Founded, s3: S3, tmp_path: Path) -> None:
+@pytest.fixture
+def told(monkeypatch: pytest.MonkeyPatch) -> Told:
+    return Told(monkeypatch)
+
+
+async def test_what_is_published_is_at_each_store_though_one_fails(
+    founded: Founded, s3: S3, tmp_path: Path, told: Told
+) -> None:
     """rules S2, P1: the last step of publishing; a store that fails holds up no other, and says why"""
     disk, away = tmp_path / "disk", "http://127.0.0.1:1/holdfast"
     founded.tables = (
@@ -66,7 +95,7 @@ async def test_what_is_published_is_at_each_store_though_one_fails(founded: Foun
                 and found["broken"]["state"] == "failing"
             )
 
-        await until(is_there)
+        await told.until(is_there)
         whole = tmp_path / "whole"
 
         async def is_whole() -> bool:
@@ -75,7 +104,7 @@ async def test_what_is_published_is_at_each_store_though_one_fails(founded: Foun
             at_s3, expected = await trio.to_thread.run_sync(s3.keys), files(whole).items()
             return expected <= files(disk).items() and expected <= at_s3.items()
 
-        await until(is_whole)
+        await told.until(is_whole)
         found = await standing()
         assert (found["theirs"]["state"], found["theirs"]["way"]) == ("elsewhere", "")
         assert found["broken"]["fault"] == "unreachable" and found["broken"]["remedy"]
@@ -88,7 +117,7 @@ async def test_what_is_published_is_at_each_store_though_one_fails(founded: Foun
             heads = [{name: data for name, data in each.items() if name.startswith("heads/")} for each in at_both]
             return all(each.items().isdisjoint(before.items()) for each in heads)
 
-        await until(is_newer)
+        await told.until(is_newer)
         _, metrics = await at.probe("/metrics")
         assert b'holdfast_coordinator_storage_failing{reason="unreachable",storage="broken"} 1.0' in metrics
         assert b'holdfast_coordinator_storage_failures_total{storage="cloud"} 0.0' in metrics
@@ -96,7 +125,7 @@ async def test_what_is_published_is_at_each_store_though_one_fails(founded: Foun
 
 
 async def test_credentials_that_are_put_right_are_found_without_a_restart(
-    founded: Founded, s3: S3, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    founded: Founded, s3: S3, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, told: Told
 ) -> None:
     monkeypatch.setattr("coordinator.storage.kept_store.MOST_REST_S", 1.0)
     credentials = tmp_path / "credentials"
@@ -109,9 +138,9 @@ async def test_credentials_that_are_put_right_are_found_without_a_restart(
             (found,) = [store for store in (await at.ask("GET", "/v1/storage"))["stores"] if store["id"] == "cloud"]
             return (found["state"], found["fault"]) == (wanted, fault)
 
-        await until(partial(state, "failing", "denied"))
+        await told.until(partial(state, "failing", "denied"))
         credentials.write_text(s3.good.read_text())
-        await until(partial(state, "current", ""))
+        await told.until(partial(state, "current", ""))
 
 
 # ---- several coordinators
