@@ -114,10 +114,11 @@ class Connection:
         self._cause = cause
         self._scope.cancel()
 
-    def expire(self, now: float) -> None:
-        """Ends the connection if its phase has taken too long."""
+    def expire(self, now: float) -> float:
+        """Ends the connection if its phase has taken too long. When that is."""
         if now >= self._due:
             self.end(CloseCause.DEADLINE)
+        return self._due
 
     def wind_down(self) -> None:
         """The listener stops. Between requests it ends; a wait ends; what runs, or has only just come, goes on."""

@@ -4,6 +4,7 @@ A template's segments are fixed, or `{name}` for one segment that is not empty; 
 them, joined by slashes. Nothing else matches: no trailing slash, no doubled slash (threats N11).
 """
 
+import math
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 
@@ -70,7 +71,10 @@ class HttpRoute:
 
 
 class Routes:
+    """`shortest_s`: of their own deadlines."""
+
     def __init__(self, *routes: HttpRoute) -> None:
+        self.shortest_s = min((each.deadline_s for each in routes if each.deadline_s is not None), default=math.inf)
         self._by_length: dict[int, list[HttpRoute]] = {}
         self._longer: list[HttpRoute] = []  # those that take more segments than they have
         self._fixed: dict[tuple[str, tuple[str, ...]], HttpRoute] = {}  # those that name nothing, which go first

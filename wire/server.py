@@ -9,6 +9,7 @@ Cancelling `serve` ends all of it at once.
 """
 
 import contextlib
+import math
 import random
 from collections.abc import Container, Hashable
 from contextlib import AbstractContextManager
@@ -18,7 +19,7 @@ from typing import Protocol
 import trio
 
 from wire.accept_loop import accept_all
-from wire.connection import CloseCause, Connection
+from wire.connection import DRAIN_S, CloseCause, Connection
 from wire.crowding import OpenConnection, making_room
 from wire.limits import ListenerLimits, Tally
 from wire.log_sampling import EVERY_S, Sampled
@@ -101,6 +102,8 @@ class Server:
         self._tally = Tally(limits.connections_each, limits.connections, limits.reserved, first)
         self._strangers = None if limits.strangers is None else ConnectionRoom(limits.strangers)
         self._log = Sampled(self._say)
+        of_requests = (limits.head_s, limits.deadline_s, routes.shortest_s)
+        self._shortest_phase_s = max(TICK_S, min(limits.idle_s, limits.stall_s, DRAIN_S, *of_requests))
         self._connections: dict[Connection, Seat] = {}
         self._refusals = 0
         self._accepting = trio.CancelScope()
@@ -146,15 +149,19 @@ class Server:
             nursery.cancel_scope.cancel()
 
     async def _expire(self) -> None:
-        """Ends the connections whose phase has taken too long; rests while there is none."""
+        """Ends the connections whose phase has taken too long, a second late at most; rests while there is none, and
+        while none of them can be due, nor one of a phase that begins meanwhile.
+        """
+        rest_s = TICK_S
         while True:
             if not self._connections:
                 self._came = trio.Event()
                 await self._came.wait()
-            await trio.sleep(TICK_S)
+                rest_s = self._shortest_phase_s
+            await trio.sleep(rest_s)
             now = trio.current_time()
-            for connection in self._connections:
-                connection.expire(now)
+            due = min((connection.expire(now) for connection in self._connections), default=math.inf)
+            rest_s = min(max(due - now, TICK_S), self._shortest_phase_s)
 
     async def _wind_down(self) -> None:
         self._service.stopping = True
