@@ -74,7 +74,7 @@ class Routes:
     """`shortest_s`: of their own deadlines."""
 
     def __init__(self, *routes: HttpRoute) -> None:
-        self.shortest_s = min((each.deadline_s for each in routes if each.deadline_s is not None), default=math.inf)
+        self.shortest_s = min((route.deadline_s for route in routes if route.deadline_s is not None), default=math.inf)
         self._by_length: dict[int, list[HttpRoute]] = {}
         self._longer: list[HttpRoute] = []  # those that take more segments than they have
         self._fixed: dict[tuple[str, tuple[str, ...]], HttpRoute] = {}  # those that name nothing, which go first

@@ -7,6 +7,7 @@ encoded         a point as 32 bytes; other forms of it with `extra` and `sign`
 """
 
 import hashlib
+from functools import cache
 
 P = 2**255 - 19
 L = 2**252 + 27742317777372353535851937790883648493
@@ -99,6 +100,7 @@ def decoded(data):
     return (x if x & 1 == number >> 255 else P - x), y
 
 
+@cache
 def torsion():
     """Multiples of a point of order 8, which is L times some point of the whole group."""
     for y in range(2, 1000):
