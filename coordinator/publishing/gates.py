@@ -127,10 +127,8 @@ class Gates:
             left = held - given
             new = {row.change_id for row in self._rows_of_newcomer(node_id, self._find_changes(rows), left, listed)}
             model = self._model(self._with_followers(left | new) - given)
-            scopes = views.scopes(model, model.subjects[node_id])
-            yield CandidateOffer(
-                _mark(record, row), model, tuple(scope for scope in scopes if scope.name in set(row.scopes))
-            )
+            scopes, named = views.scopes(model, model.subjects[node_id]), set(row.scopes)
+            yield CandidateOffer(_mark(record, row), model, tuple(scope for scope in scopes if scope.name in named))
 
     def _marks(self, rows: Sequence[ChangeNode]) -> dict[str, ChangeMark]:
         """By scope, of the newest that the node was given and that is not over."""

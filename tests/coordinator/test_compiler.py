@@ -16,7 +16,7 @@ from coordinator.declared.kinds import DegradedModePolicy, Node, Organization, R
 from coordinator.declared.model import Model
 from coordinator.declared.next_model import next_model
 from snapshot import canonical
-from snapshot.identifiers import Scope
+from snapshot.identifiers import Scope, parse_scope
 from snapshot.roles import ROLES
 from tests.coordinator import models
 from tests.coordinator.models import model
@@ -57,16 +57,20 @@ def test_what_is_compiled_once_for_nodes_that_are_alike_is_what_each_is_told(sta
             assert contents.compile(node_id, scope) == compile_scope(state, node_id, scope, read)
 
 
-def test_a_policy_of_all_is_compiled_for_one_of_them(monkeypatch: pytest.MonkeyPatch) -> None:
-    nodes = [Node(f"n{number}", roles=("core_mesh",)) for number in range(5)]
-    contents, compiled = CompiledContents(model(*nodes, DegradedModePolicy("calm")), read), list[str]()
+@pytest.mark.parametrize("name", ["degraded_mode_policy", "service_assignment/web", "route_policy"])
+def test_what_all_are_told_is_compiled_for_one_of_them(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    nodes = [Node(f"n{number}", roles=("egress_service",), organizations=("acme",)) for number in range(5)]
+    service = Service("web", organization="acme", runs_on=Selector(roles=("egress_service",)))
+    state = model(ACME, *nodes, service, ROUTE, DegradedModePolicy("calm"))
+    contents, compiled = CompiledContents(state, read), list[str]()
 
     def counting(state: Model, node_id: str, scope: Scope, of: ReadPart) -> ScopeContent:
         compiled.append(node_id)
         return compile_scope(state, node_id, scope, of)
 
     monkeypatch.setattr(compiled_contents, "compile_scope", counting)
-    assert len({id(contents.compile(node.id, Scope("degraded_mode_policy"))) for node in nodes}) == 1
+    (content,) = {id(one): one for one in [contents.compile(node.id, parse_scope(name)) for node in nodes]}.values()
+    assert b"acme" in b"".join(content.read_all().values()) or name == "degraded_mode_policy"
     assert compiled == ["n0"]
 
 

@@ -70,6 +70,24 @@ def test_a_change_meanwhile_is_a_conflict(cluster: Database) -> None:
     assert basis(cluster) == Basis(old.generation + 1, old.generation + 1)
 
 
+def test_a_head_that_lists_what_the_one_before_it_did(cluster: Database) -> None:
+    """rules K20, S85: what that lists stays on record as it was; of one that is out no more, nothing is believed."""
+    one, two = document("route_policy", 1, b"1"), document("route_policy", 2, b"2")
+    first = publication(basis(cluster), one)
+    publish(cluster, first)
+    before = contents(cluster, "published", "document_sections")
+    second = publication(basis(cluster), listing=first.listing, same_as=first.head.snapshot_id)
+    assert publish(cluster, second) == {}
+    assert contents(cluster, "published", "document_sections") == before
+    third = publication(basis(cluster), two, same_as=first.head.snapshot_id)
+    assert publish(cluster, third) == {}
+    with cluster.read() as transaction:
+        assert documents.listing(transaction, "node-a") == {"route_policy": entry(two)}
+    unkept = publication(basis(cluster), listing={"route_policy": entry(document("route_policy", 3, b"3"))})
+    assert "not kept" in not_published(cluster, replace(unkept, same_as=second.head.snapshot_id)).detail
+    assert documents.head(cluster, "node-a") == third.head
+
+
 def test_the_same_generation_twice(cluster: Database) -> None:
     """rules S85: a head issued again is a new generation."""
     old = basis(cluster)
