@@ -8,15 +8,17 @@ from agent.sources.source import Kind
 from snapshot.bundle import REVOKED
 from snapshot.envelope import SNAPSHOT
 from snapshot.identifiers import HEAD, format_time
+from store.base import pending
 from store.base.errors import StoreError
-from store.base.pending import MOST_SLOTS, MOST_WAITING
+from store.base.pending import MOST_SLOTS
 from tests.agent.bench import bench
 from tests.fakes.cluster import DAY, HOUR
 from tests.fakes.storage import StorageServer
 from tests.journeys.lab import POLICY, ROUTES, SELDOM, lab
 from tests.store.filling import fill_slots
 
-THEIRS = MOST_WAITING + 76
+MOST_WAITING = 32
+THEIRS = MOST_WAITING + 20
 
 
 def fill(server) -> None:
@@ -71,8 +73,11 @@ async def hand_in(one, document) -> str:
     return (await take(Chunks(document.to_bytes()), document.envelope.kind, "import")).outcome
 
 
-async def test_what_one_head_fills_is_bounded_and_the_repair_goes_through(tmp_path, mock_clock):
-    """rules X26, S44, L39: the attack over the wire; half of the slots stay free, and the thief's refusals are told"""
+async def test_what_one_head_fills_is_bounded_and_the_repair_goes_through(tmp_path, mock_clock, monkeypatch):
+    """rules X26, S44, L39: the attack over the wire, with a bound of its own (tests/store/test_leftovers.py has the
+    store's); the other slots stay free, and the thief's refusals are told
+    """
+    monkeypatch.setattr(pending, "MOST_WAITING", MOST_WAITING)
     async with lab(tmp_path, mock_clock) as started, bench(started) as one:
         await one.settle()
         fill(one.server)
