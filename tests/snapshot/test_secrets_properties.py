@@ -95,11 +95,11 @@ PIECES = ["gh", "p_", "s_", "github_pat_", "glpat-", "xox", "b-", "dop", "_v1_",
 AROUND = ["a", "Z" * 16, "0" * 36, "0" * 64, "a1-" * 8, "\n", '"', "\\", " ", "é", "\u2028", "\U0001f600", *"ghlvx"]
 
 
-@pytest.mark.parametrize("before", ["", " ", "gh_", "_", "-", "é", "\n"])
 @pytest.mark.parametrize("text", [*SECRETS.values(), *HARMLESS.values()], ids=[*SECRETS, *HARMLESS])
-def test_gates_of_a_text_are_no_narrower_than_what_they_guard(text, before):
+def test_gates_of_a_text_are_no_narrower_than_what_they_guard(text):
     """rules S52"""
-    assert find_shape(before + text) == shape_of(before + text)
+    after = [before + text for before in ("", " ", "gh_", "_", "-", "é", "\n")]
+    assert [find_shape(whole) for whole in after] == [shape_of(whole) for whole in after]
 
 
 @given(st.lists(st.sampled_from([*PIECES, *AROUND]), max_size=9).map("".join), st.sampled_from(["n", "ghp_n", "x"]))
