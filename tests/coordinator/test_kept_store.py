@@ -22,10 +22,16 @@ from tests.coordinator.founding import Founded
 from tests.coordinator.test_absence import World, look, member, refresh_s
 from tests.coordinator.test_moving_api import export
 from tests.coordinator.test_run_replicas import second
-from tests.coordinator.test_storages import table, until
+from tests.coordinator.test_storages import table
 from tests.fakes.s3 import S3
 
 STORE = '{kind: StorageEndpoint, id: cloud, spec: {url: "https://cdn.example:443", system_roots: true}}'
+
+
+async def until(condition, seconds: float = 60) -> None:
+    with trio.fail_after(seconds):
+        while not await condition():  # what others write is looked at, and tells nobody  # noqa: ASYNC110
+            await trio.sleep(0.2)  # to look costs some dozen requests
 
 
 @pytest.fixture
