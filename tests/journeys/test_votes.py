@@ -1,5 +1,6 @@
 """Agents and a coordinator, over real TLS: every consumer votes before the first node runs a change."""
 
+import re
 import tomllib
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
@@ -21,6 +22,7 @@ from tests.coordinator.test_apply_contents import upload
 from tests.fakes.binary import random_bytes
 from tests.journeys.lab import put_token
 from tests.world.fork_server import REPORTS_AFTER_S
+from wire.exchange import ClientError
 from wire.systemd import SystemdNotifier
 
 ROUTES = "route_policy"
@@ -204,8 +206,18 @@ async def test_one_no_halts_it_with_nobody_changed_and_the_next_supersedes_it(fl
 
 
 async def test_a_service_that_cannot_take_it_says_so(fleet):
-    long = ", ".join(f"h{number}.{'x' * 40}.example" for number in range(20))
-    change = await fleet.apply(long)
+    """To the operator, once its node has reported what it takes; and to whom means it nevertheless, by its vote."""
+    long = state(", ".join(f"h{number}.{'x' * 40}.example" for number in range(20)))
+    with trio.fail_after(120):
+        while not (found := (await fleet.at.apply(long, dry_run=True))["refusals"]):
+            await trio.sleep(0.05)
+    assert [each["code"] for each in found] == ["too_much_change"]
+    with pytest.raises(ClientError) as refused:
+        await fleet.at.apply(long)
+    assert refused.value.code == "too_much_change"
+    allowed = re.search(r"--allow (\S+)", refused.value.remedy)
+    assert allowed
+    change = (await fleet.at.apply(long, allow=allowed[1], message="as it is"))["change"]
     found = await fleet.until_change(change, "done", "halted")
     assert found["state"] == "halted"
     (refusal,) = found["refusals"]
