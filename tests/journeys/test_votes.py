@@ -209,7 +209,7 @@ async def test_a_service_that_cannot_take_it_says_so(fleet):
     """To the operator, once its node has reported what it takes; and to whom means it nevertheless, by its vote."""
     long = state(", ".join(f"h{number}.{'x' * 40}.example" for number in range(20)))
     with trio.fail_after(120):
-        while not (found := (await fleet.at.apply(long, dry_run=True))["refusals"]):
+        while not (found := (await fleet.at.apply(long, dry_run=True))["refusals"]):  # noqa: ASYNC110 - a report does
             await trio.sleep(0.05)
     assert [each["code"] for each in found] == ["too_much_change"]
     with pytest.raises(ClientError) as refused:
