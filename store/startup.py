@@ -6,6 +6,7 @@ reconcile       finish what the floors name, hold what is above the store, repai
 leave_damaged   scopes whose active is damaged fall back to previous
 """
 
+import contextlib
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -13,7 +14,7 @@ from snapshot.frozen import frozen
 from store.base import enrolment, journal, meta, pending, trust
 from store.base.disk import Disk
 from store.base.enrolment import Enrolment
-from store.base.environment import Environment, LmdbTransaction
+from store.base.environment import Environment, LmdbTransaction, WriteRoom
 from store.base.errors import StoreError
 from store.base.floors import FloorRecord, Floors
 from store.base.journal import Happened
@@ -160,6 +161,7 @@ def _settle(work: Start, environment: Environment, floors: Floors, enrolled: Enr
     if not quiet:
         with environment.write() as transaction:
             _reconcile(transaction, work, floors)
+    _drop_unfinished_candidates(environment)
     with environment.read() as transaction:
         effective = with_minimum(
             with_recovered_marks(transaction, floor_of_store(transaction, floors.record)), enrolled
@@ -175,10 +177,8 @@ def _are_floors_lost(transaction: LmdbTransaction, floors: Floors, enrolled: Enr
 
 
 def _is_unsettled(transaction: LmdbTransaction, record: FloorRecord) -> bool:
-    """Whether the store lacks anything that the floors have, or holds something that nobody goes on with."""
+    """Whether the store lacks anything that the floors have."""
     if any(nonce not in set(trust.nonces(transaction)) for nonce in record.used_nonces):
-        return True
-    if pending.unfinished_candidates(transaction):
         return True
     return any(is_above(transaction, scope, floor, record) for scope, floor in record.scopes.items())
 
@@ -200,8 +200,6 @@ def _reconcile(transaction: LmdbTransaction, work: Start, floors: Floors) -> Non
         mend(transaction, work.now)
         work.note(Happened.RECORD_LOST, detail="; ".join(work.faults))
     finished = roll_forward(transaction, floors.record, work.now)
-    # They would take room from candidates that come, and nothing that is fetched again is put beside them.
-    pending.discard_candidates(transaction, pending.unfinished_candidates(transaction))
     for scope in hold(transaction, floors.record):
         if Happened.STORE_REBUILT not in met:
             work.note(Happened.STORE_REGRESSED, scope, "the floor is above the store")
@@ -211,6 +209,17 @@ def _reconcile(transaction: LmdbTransaction, work: Start, floors: Floors) -> Non
     fallen = leave_damaged(transaction, work.damaged, work.now)
     work.found += [StartFinding(Happened.ROLLED_FORWARD, scope) for scope in finished]
     work.found += [StartFinding(happened, scope) for scope, happened in fallen.items()]
+
+
+def _drop_unfinished_candidates(environment: Environment) -> None:
+    """They would take room from candidates that come. A full disk leaves them half received, and may refuse this as
+    well: then they lie there until the next start, or until they are fetched again, and the node starts all the same.
+    """
+    with environment.read() as transaction:
+        scopes = pending.unfinished_candidates(transaction)
+    if scopes:
+        with contextlib.suppress(StoreError), environment.write(WriteRoom.GARBAGE) as transaction:
+            pending.discard_candidates(transaction, scopes)
 
 
 def with_minimum(record: FloorRecord, enrolled: Enrolment | None) -> FloorRecord:

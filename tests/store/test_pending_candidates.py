@@ -5,6 +5,7 @@ from dataclasses import replace
 import pytest
 
 from coordinator.keys import signer
+from snapshot.container import Opening
 from snapshot.manifest import ScopeVersion, SectionChange
 from snapshot.verify import NotYetValid, Verified
 from store.base import pending
@@ -14,6 +15,7 @@ from store.base.records import PendingRecord, digest_from_name
 from store.fsck.check import check
 from tests.fakes.signed import signed_head
 from tests.store.cluster import BOOT, CLUSTER, DAY, NODE, NOW, SCOPE, Node
+from tests.store.dying import FailingDisk
 from tests.store.filling import fill_slots, receive
 
 OTHER = "qos_policy"
@@ -160,6 +162,28 @@ def test_what_a_death_leaves_of_one_takes_no_room(node, cluster, done):
 
 class Died(Exception):
     pass
+
+
+@pytest.mark.parametrize("error", [OSError(28, "No space left on device"), OSError(5, "failed")], ids=["ENOSPC", "EIO"])
+def test_a_disk_that_does_not_let_one_go_keeps_no_node_from_starting(tmp_path, cluster, error):
+    """rules A14, L35: what fills a disk is often what a death then leaves half received."""
+    with Node(tmp_path / "root", cluster, disk=FailingDisk()) as node:
+        node.apply(cluster.bundle())
+        node.apply(cluster.snapshot(1, {"a": 1}))
+        node.disk.seen.clear()
+        node.reopen()
+        usual = len(node.disk.seen)
+        slot = node.store.receive_candidate(SCOPE, room=PLENTY)
+        slot.receive(Opening(b"of a candidate", ()))
+        slot.flush()
+        node.close()
+        node.disk.fail(usual + 1, error)
+        node.open()
+        assert node.contents() == {"a": b"1"}
+        assert [(lying.scope, lying.sealed) for lying in node.store.pending()] == [(SCOPE, False)]
+        node.disk.broken = False
+        node.reopen()
+        assert node.store.pending() == []
 
 
 def big(cluster, version, scope, letter, mebibytes):
