@@ -3,6 +3,7 @@
 make_identity      a node's key and self-signed certificate (rules K48)
 make_authority     a coordinator's own CA; `issue_server` a server certificate of it
 Certificate.read   what a certificate says, for pins and for people; `names_as_issuer` whose it is
+is_read_by_tls     whether TLS can trust it at all
 prove, is_proven   possession of the key, in a join (rules J3)
 """
 
@@ -100,6 +101,15 @@ def pem_to_der(pem: bytes) -> bytes:
 
 def der_to_pem(der: bytes) -> bytes:
     return ssl.DER_cert_to_PEM_cert(der).encode()
+
+
+def is_read_by_tls(der: bytes) -> bool:
+    """Whether OpenSSL reads a certificate, too: it looks into names, which the library does not, and refuses some."""
+    try:
+        ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_verify_locations(cadata=der)
+    except ssl.SSLError:
+        return False
+    return True
 
 
 def names_as_issuer(der: bytes, authority_der: bytes) -> bool:

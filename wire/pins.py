@@ -5,6 +5,7 @@ no longer active loses them at once, and so does a pin that is taken away (threa
 """
 
 import hmac
+import ssl
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -44,7 +45,8 @@ class Pin:
 class Follower(Protocol):
     """Who must know what the table holds: the trust store of a listener."""
 
-    def trust_pin(self, pin: Pin) -> None: ...
+    def trust_pin(self, pin: Pin) -> None:
+        """ssl.SSLError where TLS cannot read it."""
 
     def distrust_pin(self, pin: Pin) -> None: ...
 
@@ -90,11 +92,18 @@ class PinTable:
         if pin.fingerprint in self._pins:
             self._change(self._pins[pin.fingerprint], state)
             return self._pins[pin.fingerprint]
+        self._trust(pin)
         self._pins[pin.fingerprint] = pin
         self._by_node.setdefault(node_id, set()).add(pin.fingerprint)
-        for follower in self._followers:
-            follower.trust_pin(pin)
         return pin
+
+    def _trust(self, pin: Pin) -> None:
+        """First of all: what TLS cannot read is pinned for nobody."""
+        try:
+            for follower in self._followers:
+                follower.trust_pin(pin)
+        except ssl.SSLError as error:
+            raise _unreadable(pin.node_id) from error
 
     def set_state(self, node_id: str, state: PinState) -> None:
         """What a node is from now on. Unless it is active, its open connections end; it can come and be told."""
@@ -176,4 +185,8 @@ def _readable(der: bytes, node_id: str) -> Certificate:
     try:
         return Certificate.read(der)
     except BadCertificateError as error:
-        raise PinRefusedError(PinFault.UNREADABLE, f"the certificate of {node_id} cannot be read") from error
+        raise _unreadable(node_id) from error
+
+
+def _unreadable(node_id: str) -> PinRefusedError:
+    return PinRefusedError(PinFault.UNREADABLE, f"the certificate of {node_id} cannot be read")

@@ -3,7 +3,7 @@
 import os
 import ssl
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -113,13 +113,19 @@ def pinned_context(pins: Iterable[bytes], identity: TlsIdentity | None = None) -
 
 def trust(context: ssl.SSLContext, ders: Iterable[bytes]) -> None:
     """Adds trust anchors. Through a file in memory, since ssl holds the interpreter's lock over bytes, not over files:
-    5,000 anchors take 1.2 s, in which the event loop must go on.
+    5,000 anchors take 1.2 s, in which the event loop must go on. One that OpenSSL cannot read fails the whole file: it
+    is left out, and keeps no other out.
     """
-    pem = "".join(map(ssl.DER_cert_to_PEM_cert, ders))
-    if not pem:
+    pems = [ssl.DER_cert_to_PEM_cert(der) for der in ders]
+    if not pems:
         return
-    with _in_memory(pem.encode("ascii")) as anchors:
-        context.load_verify_locations(cafile=anchors)
+    try:
+        with _in_memory("".join(pems).encode("ascii")) as anchors:
+            context.load_verify_locations(cafile=anchors)
+    except ssl.SSLError:
+        for pem in pems:
+            with suppress(ssl.SSLError):
+                context.load_verify_locations(cadata=pem)
 
 
 def alert_of(error: BaseException) -> str:

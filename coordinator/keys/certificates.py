@@ -13,6 +13,8 @@ from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
 from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric import ec
 
+from wire.certificate import is_read_by_tls
+
 MAX_BYTES = 8 << 10
 
 
@@ -51,7 +53,7 @@ def read(der: bytes, now: float) -> NodeCertificate:
         certificate = x509.load_der_x509_certificate(der)
         public_key = certificate.public_key()
         is_authority = _is_authority(certificate)
-    except (ValueError, UnsupportedAlgorithm, x509.InvalidVersion) as error:
+    except (ValueError, UnsupportedAlgorithm, x509.DuplicateExtension, x509.InvalidVersion) as error:
         raise Unusable("the certificate cannot be read") from error
     if not isinstance(public_key, ec.EllipticCurvePublicKey) or not isinstance(public_key.curve, ec.SECP256R1):
         raise Unusable("the certificate's key is not P-256")
@@ -61,6 +63,8 @@ def read(der: bytes, now: float) -> NodeCertificate:
         raise Unusable("the certificate is not signed by its own key")
     if not _time(certificate, "not_valid_before") <= now < _time(certificate, "not_valid_after"):
         raise Unusable("the certificate is not valid now")
+    if not is_read_by_tls(der):
+        raise Unusable("TLS cannot read the certificate")
     return NodeCertificate(der, public_key)
 
 

@@ -6,6 +6,7 @@ from dataclasses import fields
 
 import pytest
 from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.serialization import load_pem_private_key
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -13,6 +14,8 @@ from coordinator.base.refusal import Code, Refused
 from coordinator.keys import nonces, tokens
 from coordinator.membership.proof import ProvenRequest, Verifier
 from tests.coordinator.candidates import NONCE_KEY, NOW, SERVER, TOKEN_KEY, Candidate, make_certificate
+from tests.fakes.resigned import resigned, unreadable_for_tls
+from wire.certificate import make_identity
 from wire.messages import BadMessageError, JoinRequest
 
 TOKEN_SPKI = tokens.spki(TOKEN_KEY.public_key())
@@ -163,6 +166,14 @@ def _certificate(**options) -> bytes:
     return make_certificate(options.pop("key", NODE.key), **options)
 
 
+def _with_an_extension_twice() -> bytes:
+    """The use of its key becomes one more of whether it is a CA's."""
+    made = make_identity("node-a", NOW - 60)
+    key = load_pem_private_key(made.key_pem, None)
+    assert isinstance(key, ec.EllipticCurvePrivateKey)
+    return resigned(made.der, key, b"\x06\x03\x55\x1d\x0f", b"\x06\x03\x55\x1d\x13")
+
+
 @pytest.mark.parametrize(
     "der",
     [
@@ -175,11 +186,18 @@ def _certificate(**options) -> bytes:
         _certificate(start=NOW + 1),
         _certificate(start=NOW - 100, lifetime_s=100),
         NODE.der[:-1] + bytes([NODE.der[-1] ^ 1]),
+        unreadable_for_tls(NODE.der, NODE.key, "node-a"),
+        _with_an_extension_twice(),
     ],
-    ids=["empty", "no-certificate", "cut", "longer", "p-384", "ca", "too-early", "over", "not-self-signed"],
+    ids=[
+        *("empty", "no-certificate", "cut", "longer", "p-384", "ca", "too-early", "over", "not-self-signed"),
+        *("a-name-that-is-none", "an-extension-twice"),
+    ],
 )
 def test_a_certificate_that_identifies_nobody(der: bytes) -> None:
-    """rules J26, K48; threats, fact 12: a CA would vouch for every name."""
+    """rules J26, K48; threats, fact 12: a CA would vouch for every name. Nor does one that TLS could not read later,
+    beside those of all others.
+    """
     assert is_bad(NODE.body(nonce(), certificate=base64.b64encode(der).decode()))
     assert read(NODE.body(nonce())).node_id == "node-a"
 

@@ -1,14 +1,20 @@
 """The pin table: what is pinned, what is refused, and whose connections end."""
 
 import pytest
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.serialization import load_pem_private_key
 from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.examples import examples
+from tests.fakes.resigned import unreadable_for_tls
 from tests.wire.lab import ALWAYS, NOW
 from wire.certificate import fingerprint, make_authority, make_identity
+from wire.limits import ListenerLimits
 from wire.peer import PinState
 from wire.pins import Pin, PinFault, PinRefusedError, PinTable
+from wire.tls import PinnedTransport
+from wire.tls_contexts import pinned_server_context
 
 
 def der(name: str) -> bytes:
@@ -114,3 +120,21 @@ def test_one_that_cannot_be_pinned_keeps_no_other_out() -> None:
     refused = table.bring_to([(b"garbage", "eve", PinState.ACTIVE), (BOB, "bob", PinState.ACTIVE)])
     assert [error.reason for error in refused] == [PinFault.UNREADABLE]
     assert [pin.node_id for pin in table] == ["bob"]
+
+
+def test_what_tls_cannot_read_is_let_in_nowhere_and_keeps_no_other_out() -> None:
+    """threats M07: OpenSSL looks into names, which nobody else does, and takes no file that has one such certificate
+    among those of a whole fleet.
+    """
+    own, eve = make_identity("own", NOW), make_identity("eve", NOW)
+    key = load_pem_private_key(eve.key_pem, None)
+    assert isinstance(key, ec.EllipticCurvePrivateKey)
+    bad = unreadable_for_tls(eve.der, key, "eve")
+    table = PinTable([own.der])
+    for der_, node_id in ((ALICE, "alice"), (bad, "eve"), (BOB, "bob")):
+        table.add(der_, node_id)
+    assert pinned_server_context(own, [pin.der for pin in table]).cert_store_stats()["x509"] == 2
+    table.remove(fingerprint(bad))
+    PinnedTransport(table, own, ListenerLimits())
+    assert refusal(table, bad, "eve") is PinFault.UNREADABLE
+    assert table.add(eve.der, "eve").state is PinState.ACTIVE
