@@ -1,5 +1,7 @@
 """Whose certificates TLS knows, and as what (rules K22, H-000-2, K34; threats D-31)."""
 
+from itertools import pairwise
+
 import pytest
 import trio
 import trio.testing
@@ -143,6 +145,27 @@ async def test_those_that_join_together_are_read_together(database: Database, mo
             nursery.start_soon(follow, name)
     assert len(failed) == 1 and sorted(asked[1]) == sorted(names)
     assert len(asked) == 2 and {pin.node_id for pin in pins.table} == set(names)
+
+
+@pytest.mark.parametrize("all_of_them", [False, True], ids=["those-that-joined-together", "all"])
+async def test_however_many_are_pinned_others_have_their_turn_in_between(database: Database, all_of_them: bool) -> None:
+    """TLS takes half a millisecond for each, on the event loop."""
+    found(database)
+    names = [admit(database, f"n{number}").node_id for number in range(8)]
+    pins, seen = PinSync(database, PinTable()), set[int]()
+
+    async def look_on() -> None:
+        while len(pins.table) < len(names):
+            seen.add(len(pins.table))
+            await trio.lowlevel.checkpoint()
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(look_on)
+        if all_of_them:
+            nursery.start_soon(pins.load)
+        for name in names if not all_of_them else ():
+            nursery.start_soon(pins.follow, name)
+    assert max(later - before for before, later in pairwise(sorted({*seen, len(names)}))) <= 2
 
 
 async def test_of_a_catalog_that_has_changed_a_little_that_alone_is_read(database: Database) -> None:
