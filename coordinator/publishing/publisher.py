@@ -197,7 +197,9 @@ class Publisher:
         rested = self._resting.ready(due)
         if rested:
             rested = await in_compiler(self._newcomers.choose, self._database, rested, trio.current_time(), urgent)
-        waiting = [*urgent.keys() & set(rested), *(node_id for node_id in rested if node_id not in urgent)]
+        ready = set(rested)
+        first = [node_id for node_id in urgent if node_id in ready]
+        waiting = [*first, *(node_id for node_id in rested if node_id not in urgent)]
         self.health.behind = len(due)
         try:
             await self._publish_all(waiting, now + round_s)

@@ -140,6 +140,22 @@ async def test_who_is_asked_for_while_others_are_published_is_next(database: Dat
         nursery.cancel_scope.cancel()
 
 
+async def test_of_those_that_are_asked_for_the_first_is_first(database: Database, monkeypatch) -> None:
+    """Or of many that wait for their grants one would be the last as long as others come."""
+    monkeypatch.setattr(publisher, "BATCH", 1)
+    names = [f"node-{letter}" for letter in "cfaebd"]
+    press = Press.founded(database, *names)
+    made, board = publisher_of(press)
+    async with trio.open_nursery() as nursery:
+        async with trio.open_nursery() as waiting:
+            for node_id in names:
+                waiting.start_soon(published, made, node_id)
+                await trio.testing.wait_all_tasks_blocked()
+            nursery.start_soon(made.run)
+        nursery.cancel_scope.cancel()
+    assert [node_id for node_id, _ in board.items()] == names
+
+
 async def test_a_missed_wake_up_costs_a_tick_and_nothing_else(database: Database) -> None:
     """rules J42"""
     press = Press.founded(database, "node-a")
