@@ -16,6 +16,7 @@ from coordinator.replicas.generations import repeats
 Pair = tuple[int, int]  # (authority_epoch, generation)
 MOST_HEADS = 20_000
 TICK_S = 1.0
+MOST_AT_ONCE = 32  # of a fleet's waits that end with one tick; others have their turn in between
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,9 +62,11 @@ class Board:
         while True:
             await trio.sleep(TICK_S)
             now = trio.current_time()
-            for waiting in self._waiting.values():
-                if waiting.until <= now:
-                    waiting.event.set()
+            over = [waiting.event for waiting in self._waiting.values() if waiting.until <= now]
+            for start in range(0, len(over), MOST_AT_ONCE):
+                for event in over[start : start + MOST_AT_ONCE]:
+                    event.set()
+                await trio.lowlevel.checkpoint()
 
     def nodes(self) -> dict[str, Pair]:
         """What is remembered: node -> pair."""

@@ -1,9 +1,11 @@
 """Who waits for a head is woken by it; what is late or doubled changes nothing (rules J42, P4)."""
 
+from itertools import pairwise
+
 import trio
 from trio.testing import wait_all_tasks_blocked
 
-from coordinator.publishing.board import TICK_S, Board, News
+from coordinator.publishing.board import MOST_AT_ONCE, TICK_S, Board, News
 
 
 def news(generation: int, epoch: int = 1) -> News:
@@ -107,6 +109,33 @@ async def test_a_wait_ends_a_little_beyond_its_time_and_the_others_of_the_node_l
         await trio.sleep(300)
         assert woken == [("short", True), ("long", True)] and board.waiting == 0
         nursery.cancel_scope.cancel()
+
+
+async def test_of_a_fleet_whose_waits_end_together_some_are_woken_at_a_time(autojump_clock) -> None:
+    """Each is an answer to be made and sent, and who is woken at one time is served before anybody else is."""
+    board, until, ended, seen = Board(), trio.current_time() + 10, list[str](), [0]
+    names = [f"n{number}" for number in range(8 * MOST_AT_ONCE)]
+
+    async def waiting(name: str) -> None:
+        await board.wait(name, until)
+        ended.append(name)
+
+    async def look_on() -> None:
+        await board.wait("first", until)
+        while len(ended) < len(names):
+            seen.append(len(ended))
+            await trio.lowlevel.checkpoint()
+
+    async with trio.open_nursery() as nursery:
+        async with trio.open_nursery() as waits:
+            waits.start_soon(look_on)
+            await wait_all_tasks_blocked()
+            for name in names:
+                waits.start_soon(waiting, name)
+            await wait_all_tasks_blocked()
+            nursery.start_soon(board.run)
+        nursery.cancel_scope.cancel()
+    assert max(later - before for before, later in pairwise([*seen, len(ended)])) <= 2 * MOST_AT_ONCE
 
 
 async def test_who_waits_without_an_end_is_woken_by_news_alone(autojump_clock) -> None:
