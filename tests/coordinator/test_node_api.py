@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 import trio
 import trio.testing
+from cryptography.hazmat.primitives.serialization import load_pem_private_key
 from sqlalchemy import delete
 
 from coordinator.api.node_api import LARGE_REPORT_BYTES, PROOFS_PER_MINUTE, REPORTS_PER_MINUTE, WHOLE_BYTES
@@ -24,6 +25,7 @@ from tests.coordinator import reports
 from tests.coordinator.daemon import Follower, Running, TlsNode, refusal, running
 from tests.coordinator.founding import Founded
 from tests.fakes.binary import random_bytes
+from tests.fakes.resigned import unreadable_for_tls
 from wire import messages
 from wire.client import Call, ClientError, ClientFault
 from wire.messages import HeadAnswer
@@ -116,6 +118,23 @@ async def test_a_refused_join_gets_the_code_alone(founded: Founded) -> None:
         await at.ask("POST", "/v1/allowlist/stranger", {"kind": "witness"})
         assert await refusal(stranger.join(token)) == "kind_mismatch"
         assert (await at.ask("GET", "/v1/nodes"))["nodes"] == []
+
+
+async def test_a_certificate_that_tls_cannot_read_joins_nobody(founded: Founded) -> None:
+    """rules J26, threats M07: it would be one of those that the next context of the listener is made of, which is when
+    a pin goes.
+    """
+    async with running(founded) as at:
+        node, eve = await at.admit("node-a"), TlsNode(at, "eve")
+        await at.ask("POST", "/v1/allowlist/eve", {})
+        token, key = await at.token(), load_pem_private_key(eve.pair.key_pem, None)
+        assert await refusal(eve.join(token, certificate=unreadable_for_tls(eve.pair.der, key, "eve"))) == "bad_proof"
+        renewed = TlsNode(at, "node-a")
+        await renewed.join(None, over=node)
+        assert (await renewed.head()).status == 200
+        await at.daemon.transports.fleet.wait_settled()
+        assert (await eve.join(token)).outcome == "admitted"
+        assert (await eve.head()).status == 200
 
 
 async def test_a_proof_for_something_else_is_refused(founded: Founded) -> None:
