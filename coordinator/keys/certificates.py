@@ -16,6 +16,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from wire.certificate import is_read_by_tls
 
 MAX_BYTES = 8 << 10
+_UNREADABLE = (ValueError, OverflowError, UnsupportedAlgorithm, x509.DuplicateExtension, x509.InvalidVersion)
 
 
 class Unusable(ValueError):
@@ -50,14 +51,19 @@ def read(der: bytes, now: float) -> NodeCertificate:
     if len(der) > MAX_BYTES:
         raise Unusable("the certificate is too large")
     try:
-        certificate = x509.load_der_x509_certificate(der)
-        public_key = certificate.public_key()
-        is_authority = _is_authority(certificate)
-    except (ValueError, UnsupportedAlgorithm, x509.DuplicateExtension, x509.InvalidVersion) as error:
+        return _judge(der, x509.load_der_x509_certificate(der), now)
+    except Unusable:
+        raise
+    except _UNREADABLE as error:
         raise Unusable("the certificate cannot be read") from error
+
+
+def _judge(der: bytes, certificate: x509.Certificate, now: float) -> NodeCertificate:
+    """Whatever is read of it may turn out to be malformed only then."""
+    public_key = certificate.public_key()
     if not isinstance(public_key, ec.EllipticCurvePublicKey) or not isinstance(public_key.curve, ec.SECP256R1):
         raise Unusable("the certificate's key is not P-256")
-    if is_authority:
+    if _is_authority(certificate):
         raise Unusable("the certificate may sign others")  # it would be a CA for every name: threats, fact 12
     if not _is_self_signed(certificate, public_key):
         raise Unusable("the certificate is not signed by its own key")

@@ -14,7 +14,7 @@ from coordinator.base.refusal import Code, Refused
 from coordinator.keys import nonces, tokens
 from coordinator.membership.proof import ProvenRequest, Verifier
 from tests.coordinator.candidates import NONCE_KEY, NOW, SERVER, TOKEN_KEY, Candidate, make_certificate
-from tests.fakes.resigned import resigned, unreadable_for_tls
+from tests.fakes.resigned import ECDSA_SHA256, resigned, unreadable_for_tls
 from wire.certificate import make_identity
 from wire.messages import BadMessageError, JoinRequest
 
@@ -188,10 +188,11 @@ def _with_an_extension_twice() -> bytes:
         NODE.der[:-1] + bytes([NODE.der[-1] ^ 1]),
         unreadable_for_tls(NODE.der, NODE.key, "node-a"),
         _with_an_extension_twice(),
+        resigned(NODE.der, NODE.key, ECDSA_SHA256, ECDSA_SHA256[:-1] + b"\x09"),
     ],
     ids=[
         *("empty", "no-certificate", "cut", "longer", "p-384", "ca", "too-early", "over", "not-self-signed"),
-        *("a-name-that-is-none", "an-extension-twice"),
+        *("a-name-that-is-none", "an-extension-twice", "an-unknown-signature"),
     ],
 )
 def test_a_certificate_that_identifies_nobody(der: bytes) -> None:

@@ -4,7 +4,7 @@ from cryptography import x509
 from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric import ec
 
-_ECDSA_SHA256 = bytes.fromhex("300a06082a8648ce3d040302")  # the AlgorithmIdentifier
+ECDSA_SHA256 = bytes.fromhex("300a06082a8648ce3d040302")  # the AlgorithmIdentifier
 
 
 def resigned(der: bytes, key: ec.EllipticCurvePrivateKey, old: bytes, new: bytes) -> bytes:
@@ -13,7 +13,7 @@ def resigned(der: bytes, key: ec.EllipticCurvePrivateKey, old: bytes, new: bytes
     assert old in said and len(old) == len(new)
     said = said.replace(old, new)
     signature = key.sign(said, ec.ECDSA(hashes.SHA256()))
-    return _tagged(0x30, said + _ECDSA_SHA256 + _tagged(0x03, b"\0" + signature))
+    return _tagged(0x30, said + ECDSA_SHA256.replace(old, new) + _tagged(0x03, b"\0" + signature))
 
 
 def unreadable_for_tls(der: bytes, key: ec.EllipticCurvePrivateKey, name: str) -> bytes:
