@@ -9,18 +9,25 @@ from coordinator.declared.contents import ReadPart
 from coordinator.declared.model import Model
 from snapshot.identifiers import Scope
 
+MOST_BYTES = 16 << 20  # of contents that are kept
+EACH_BYTES = 256  # what a section takes beside its own
+
 
 @dataclass
 class CompiledContents:
     """What a scope says of nodes that are alike (`views.alike`) is compiled for the first of them: a Config may have
     thousands of files, and a policy of a whole fleet was compiled a thousand times to find one content, as was a
     service that all of them run. Of others the equal contents are one, so that it is hashed once.
+
+    Where each is told something of its own, as in directories, a fleet's contents are more than memory. So beyond
+    MOST_BYTES what is kept goes, and what is asked for once more is compiled once more.
     """
 
     model: Model
     read: ReadPart
     _common: dict[tuple[Scope, Hashable], ScopeContent] = field(default_factory=dict)
     _equal: dict[tuple[object, ...], ScopeContent] = field(default_factory=dict)
+    _bytes: int = 0
 
     def compile(self, node_id: str, scope: Scope) -> ScopeContent:
         """As `compile_scope`."""
@@ -44,4 +51,17 @@ class CompiledContents:
     def _compile(self, node_id: str, scope: Scope) -> ScopeContent:
         content = compile_scope(self.model, node_id, scope, self.read)
         key = (scope, content.audience, content.is_shared, content.raw, *content.sections.items())
-        return self._equal.setdefault(key, content)
+        known = self._equal.get(key)
+        if known is None:
+            self._make_room(content)
+            known = self._equal[key] = content
+        return known
+
+    def _make_room(self, content: ScopeContent) -> None:
+        sections = content.sections.values()
+        size = sum(EACH_BYTES + (len(section) if isinstance(section, bytes) else 0) for section in sections)
+        if self._bytes + size > MOST_BYTES:
+            self._common.clear()
+            self._equal.clear()
+            self._bytes = 0
+        self._bytes += size

@@ -82,6 +82,15 @@ class ScopeContent:
     def content_hash(self) -> str:
         return hash_of(self.manifest)
 
+    @cached_property
+    def digest(self) -> bytes:
+        """Of all that it says, by names, lengths and bytes, so that no two contents have one: `content_hash`, in a part
+        of the time.
+        """
+        data = [part if isinstance(part, bytes) else part.sha256.encode() for part in self.sections.values()]
+        shape = "\n".join([self.scope.type, *self.sections, *map(str, map(len, data))])
+        return hashlib.blake2b(b"".join([shape.encode(), *data]), digest_size=32).digest()
+
 
 def compile_scope(model: Model, node_id: str, scope: Scope, read: ReadPart = read_none) -> ScopeContent:
     """KeyError for a node that is no member, or a scope that it may not hold. `read`: what files hold."""

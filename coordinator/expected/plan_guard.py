@@ -19,7 +19,6 @@ A node says what its services can take (`[[service]] limits`), and would refuse 
 already, with the node's name: an operator at a keyboard can do more about it than a node can.
 """
 
-import hashlib
 import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -68,7 +67,6 @@ class PlanGuard:
     members: int
     limits: Limits = field(default_factory=dict)
     _known: dict[tuple[bytes, bytes, ConsumerLimits], Verdict] = field(default_factory=dict)
-    _digests: dict[int, tuple[ScopeContent, bytes]] = field(default_factory=dict)
     # Entries of peers stand in as many directories as one has of them. None is ever changed.
     _parse: Callable[[bytes], object] = field(default_factory=lambda: lru_cache(maxsize=MOST_PARSED)(json.loads))
     _found: dict[_Key, set[str]] = field(default_factory=dict)  # node ids
@@ -84,7 +82,7 @@ class PlanGuard:
     def _judge(self, node_id: str, scope: Scope, before: ScopeContent, after: ScopeContent) -> Verdict:
         """What many are told alike is judged once."""
         limits = self.limits.get(node_id, {}).get(scope.name, _NO_LIMITS)
-        key = self._digest(before), self._digest(after), limits
+        key = before.digest, after.digest, limits
         if key not in self._known:
             radius = blast_radius.compare(scope.type, self._sections(before), self._sections(after))
             self._known[key] = _verdict(radius, limits)
@@ -97,16 +95,6 @@ class PlanGuard:
 
     def _read_json(self, data: bytes) -> object:
         return self._parse(data) if len(data) <= SMALL_BYTES else json.loads(data)
-
-    def _digest(self, content: ScopeContent) -> bytes:
-        """Of all that it says. What many are told alike (compiled_contents.py) comes again as it is."""
-        known = self._digests.get(id(content))
-        if known is not None and known[0] is content:
-            return known[1]
-        digest = _digest(content)
-        if content.is_shared:
-            self._digests[id(content)] = content, digest
-        return digest
 
     @property
     def findings(self) -> list[GuardFinding]:
@@ -143,10 +131,3 @@ class _Inline:
     @property
     def size(self) -> int:
         return len(self.data)
-
-
-def _digest(content: ScopeContent) -> bytes:
-    """By names, lengths and bytes, so that no two contents are one."""
-    data = [part if isinstance(part, bytes) else part.sha256.encode() for part in content.sections.values()]
-    shape = "\n".join([content.scope.type, *content.sections, *map(str, map(len, data))])
-    return hashlib.blake2b(b"".join([shape.encode(), *data]), digest_size=32).digest()

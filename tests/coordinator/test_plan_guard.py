@@ -1,15 +1,23 @@
 """Whether a plan changes more than anybody usually means: what is found, on how many nodes, the worst of it first."""
 
+from weakref import ref
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from coordinator.configs import compiled_contents
+from coordinator.configs.compiled_pairs import compiled_pairs
+from coordinator.declared.change_impact import affected_scopes
 from coordinator.declared.compiler import Audience, ScopeContent
+from coordinator.declared.contents import read_none
+from coordinator.declared.kinds import Node, PeerPolicy
 from coordinator.expected.plan_guard import PlanGuard
 from snapshot import blast_radius, canonical
 from snapshot.blast_radius import ConsumerLimits, GuardRule
 from snapshot.config_files import FILES
 from snapshot.identifiers import Scope
+from tests.coordinator.models import model
 from tests.examples import examples
 from tests.fakes.config_document import FileContent, config_sections
 
@@ -91,6 +99,21 @@ def test_what_a_service_can_take_is_judged_for_its_node_alone():
 def test_limits_of_another_scope_are_none_of_this_one():
     limits = {"n1": {"config/edge": ConsumerLimits(entries=1)}}
     assert judged([("n1", ROUTES, routes(3), routes(4))], limits=limits) == []
+
+
+def test_a_fleet_that_is_told_otherwise_node_by_node_is_never_in_memory_as_a_whole(monkeypatch):
+    """Of 10,000 nodes the directories before and after would be gigabytes."""
+    monkeypatch.setattr(compiled_contents, "MOST_BYTES", 64 << 10)
+    nodes = [Node(f"n{number}", roles=("core_mesh",)) for number in range(120)]
+    before, after = model(*nodes), model(*nodes, PeerPolicy("few", most=5))
+    touched = affected_scopes(before, after)
+    assert len(touched) >= len(nodes)
+    guard, held, most = PlanGuard(len(nodes)), [], 0
+    for pair in compiled_pairs(lambda _: before, lambda _: after, touched, read_none):
+        guard.look(*pair)
+        held = [each for each in held if each() is not None] + [ref(pair.before), ref(pair.after)]
+        most = max(most, len(held))
+    assert guard.findings and 2 < most < len(nodes)
 
 
 def test_what_many_are_told_alike_is_judged_once(monkeypatch):
