@@ -7,7 +7,7 @@ import pytest
 import trio
 
 from coordinator.base import interpreter
-from coordinator.base.interpreter import GROWN_BYTES, LOOK_S, has_grown, resident_bytes
+from coordinator.base.interpreter import GROWN_BYTES, LEAKED, LOOK_S, has_grown, resident_bytes
 
 MIB = 1 << 20
 
@@ -31,10 +31,10 @@ def sizes(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[int]]:
         gc.enable()
 
 
-async def visits(monkeypatch: pytest.MonkeyPatch, looks: int) -> list[float]:
+async def visits(monkeypatch: pytest.MonkeyPatch, looks: int, found: int = 0) -> list[float]:
     """At which look."""
     seen: list[float] = []
-    monkeypatch.setattr(gc, "collect", lambda: seen.append(trio.current_time() // LOOK_S) or 0)
+    monkeypatch.setattr(gc, "collect", lambda: seen.append(trio.current_time() // LOOK_S) or found)
     begun = trio.current_time() // LOOK_S
     with trio.move_on_after(looks * LOOK_S + 1):
         await interpreter.collect_where_memory_grows()
@@ -51,9 +51,24 @@ async def test_while_memory_is_flat_nobody_waits(
 async def test_what_grows_is_visited_each_time_that_it_has_grown(
     sizes: list[int], monkeypatch: pytest.MonkeyPatch, autojump_clock
 ) -> None:
-    """By a quarter of what it was when it was visited last; not once more for what stays."""
-    sizes[:] = [100 * MIB, 140 * MIB, 140 * MIB, 150 * MIB, 180 * MIB]
+    """By a quarter of what it was after it was visited last; not once more for what stays."""
+    sizes[:] = [100 * MIB, 140 * MIB, 140 * MIB, 140 * MIB, 150 * MIB, 180 * MIB]
     assert await visits(monkeypatch, 100) == [2, 5]
+
+
+async def test_what_leaks_takes_no_more_in_the_end_than_at_the_first_visit(
+    sizes: list[int], monkeypatch: pytest.MonkeyPatch, autojump_clock
+) -> None:
+    """What is freed is used again, so the process takes no less; if it took a quarter more each time, it had no end."""
+    sizes[:] = [100 * MIB, 140 * MIB]
+    assert await visits(monkeypatch, 6, found=LEAKED) == [2, 3, 4, 5, 6]
+
+
+async def test_what_was_let_go_of_at_a_visit_is_no_measure(
+    sizes: list[int], monkeypatch: pytest.MonkeyPatch, autojump_clock
+) -> None:
+    sizes[:] = [100 * MIB, 300 * MIB, 100 * MIB, 140 * MIB]
+    assert await visits(monkeypatch, 3) == [2, 3]
 
 
 async def test_what_nobody_reaches_goes_then(sizes: list[int], autojump_clock) -> None:
