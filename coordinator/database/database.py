@@ -411,8 +411,9 @@ class Database:
     def _open_transaction(self, *, change: bool, write: bool) -> Iterator[Connection]:
         with self.engine.connect().execution_options(**{_IMMEDIATE: write}) as connection:
             with connection.begin():
-                if change and not self.is_sqlite:
+                if write and not self.is_sqlite:  # also for a row: who holds it may be a coordinator that stands still
                     connection.execute(text(f"SET LOCAL lock_timeout = {_LOCK_TIMEOUT_MS}"))
+                if change and not self.is_sqlite:
                     connection.execute(text("SELECT pg_advisory_xact_lock(:key)"), {"key": _CHANGES})
                 yield connection
 

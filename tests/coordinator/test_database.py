@@ -10,10 +10,12 @@ from pathlib import Path
 import pytest
 from alembic.autogenerate import compare_metadata
 from alembic.migration import MigrationContext
-from sqlalchemy import delete, insert, select, text
+from sqlalchemy import delete, insert, select, text, update
+from sqlalchemy.exc import OperationalError
 
 from coordinator.base.refusal import Code, Refused
 from coordinator.database import cluster_state, migrations, schema
+from coordinator.database import database as databases
 from coordinator.database.database import Database
 from tests.coordinator import migrated
 from tests.coordinator.candidates import found
@@ -183,6 +185,26 @@ def test_an_unknown_database_is_refused() -> None:
 def _sites(database: Database) -> int:
     with database.read() as transaction:
         return len(transaction.rows(select(schema.sites)))
+
+
+def test_no_report_waits_without_an_end_for_what_another_one_is_writing(
+    postgresql_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """That may be a coordinator that stands still, and here all who write wait for whoever waits. SQLite has an end of
+    its own (`busy_timeout`).
+    """
+    monkeypatch.setattr(databases, "_LOCK_TIMEOUT_MS", 100)
+    one, other = Database(postgresql_url), Database(postgresql_url)
+    with contextlib.closing(one), contextlib.closing(other):
+        with one.record() as transaction:
+            transaction.run(insert(schema.sites).values(site_id="a", generation=1, created_at=1))
+        with one.record() as transaction:
+            transaction.run(update(schema.sites).values(generation=2))
+            with pytest.raises(OperationalError, match="lock timeout"), other.record() as late:
+                late.run(update(schema.sites).values(generation=3))
+        with other.record() as transaction:
+            transaction.run(update(schema.sites).values(generation=3))
+            assert [row.generation for row in transaction.rows(select(schema.sites))] == [3]
 
 
 def test_a_database_serves_several_threads(database: Database) -> None:
