@@ -117,6 +117,23 @@ def test_every_claim_reaches_the_envelope():
         assert getattr(made, field.name) == getattr(given, field.name), field.name
 
 
+@pytest.mark.parametrize("count", [1, 3])
+def test_documents_that_are_alike_are_each_what_would_be_written_by_itself(count):
+    """rules S6: the first, and those after it, which are filled in; with cosigners, and as many ids as there may be."""
+    keys = [SigningKey.generate() for _ in range(count)]
+    ids, roles = tuple(f"s{number}" for number in range(64)), ("ingress", "core_mesh")
+    common = claims(scope_ids=ids, roles=roles, organization_ids=("acme", "a.b-c_d"))
+    form = signer.DocumentForm("snapshot", common, keys)
+    for number in range(3):
+        sections = {"routes": b'{"%(x)s":"\xc3\xa9"}' * number, "a": b"{}"}
+        of_each = {"snapshot_id": f"id-{number}", "subject_node_id": f"n{number}", "refresh_after": NOW + 60 + number}
+        made = form.sign(b"{}", sections, config_version=5 + number, **of_each)
+        alone = replace(common, config_version=5 + number, **of_each)
+        wanted = signer.sign(alone.envelope("snapshot"), b"{}", (sections["a"], sections["routes"]), keys)
+        assert made == wanted
+        assert made.envelope_bytes == made.envelope.to_bytes()
+
+
 def test_valid_from_is_issued_at_unless_it_is_said():
     assert signer.snapshot(claims(), {}, [CONFIG]).envelope.valid_from == NOW
     assert signer.snapshot(claims(valid_from=NOW + 5), {}, [CONFIG]).envelope.valid_from == NOW + 5
