@@ -28,8 +28,6 @@ from tests.world import programs
 from tests.world.programs import Process
 
 LONG_S = 600
-NAP = 1_000_000 + os.getpid()
-"""Seconds that a check sleeps: by this number its processes are found."""
 
 SERVICE = """
 [[service]]
@@ -49,6 +47,13 @@ echo it is ill
 exit 1
 """
 )
+
+
+def nap() -> int:
+    """Seconds that a check sleeps: by this number its processes are found. Asked for by each test, since all workers
+    have imported this module in one process (tests/world/workers.py).
+    """
+    return 1_000_000 + os.getpid()
 
 
 @dataclass
@@ -180,7 +185,7 @@ async def found(folder: Path, script: str, state: Path | None = None, *, plainly
 
         await nursery.start(serve)
         text = agent_toml(folder, server).replace(str(folder / "state"), str(state or folder / "state"))
-        (folder / "agent.toml").write_text(text + SERVICE.format(script=script.format(folder=folder, nap=NAP)))
+        (folder / "agent.toml").write_text(text + SERVICE.format(script=script.format(folder=folder, nap=nap())))
         yield victim, stopped.cancel
         nursery.cancel_scope.cancel()
 
@@ -248,7 +253,7 @@ def processes_that_sleep() -> list[str]:
             words = file.read_bytes().split(b"\0")
         except OSError:
             continue
-        if words[0] in (b"sleep", b"tail") and any(str(NAP).encode() in word for word in words):
+        if words[0] in (b"sleep", b"tail") and any(str(nap()).encode() in word for word in words):
             found.append(str(words))
     return found
 
