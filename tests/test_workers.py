@@ -1,5 +1,7 @@
 """Workers that are forked from one process tell of tests what each by itself would (tests/world/workers.py)."""
 
+import ast
+import os
 import subprocess
 import sys
 from textwrap import dedent
@@ -48,12 +50,16 @@ OTHERS = """
             os._exit(3)
 """
 WRONG = "import nothing_of_this_name"
+PROPERTY = "from hypothesis import given, strategies as st\n@given(st.integers())\ndef test_holds(number): pass"
 
 
-def run(folder, *arguments):
+def run(folder, *arguments, **environment):
     command = [sys.executable, "-m", "pytest", "-p", "tests.conftest", "-c", ROOT / "pyproject.toml", "-n", "2"]
     more = ["--rootdir", folder, "--dist=loadfile", "-p", "no:cacheprovider", *arguments, folder]
-    return subprocess.run([*command, *more], check=False, cwd=ROOT, capture_output=True, text=True, timeout=300)
+    given = {**os.environ, **environment}
+    return subprocess.run(
+        [*command, *more], check=False, cwd=ROOT, env=given, capture_output=True, text=True, timeout=300
+    )
 
 
 def test_each_outcome_of_a_test_is_told_and_who_dies_is_replaced(tmp_path):
@@ -80,9 +86,42 @@ def test_who_measures_or_looks_on_is_told_all(tmp_path):
     ran = run(tmp_path, "-vv", "--durations=0")
     assert ran.returncode == 0
     assert all(f" {when} " in ran.stdout for when in ("setup", "call", "teardown"))
+    (tmp_path / "test_some.py").write_text(PROPERTY)
+    assert "passing, 0 failing" in run(tmp_path, "--hypothesis-show-statistics").stdout
 
 
 def test_what_cannot_be_collected_at_all_is_said(tmp_path):
     ran = run(tmp_path, tmp_path / "nothing")
     assert ran.returncode == 4
     assert f"file or directory not found: {tmp_path}/nothing" in ran.stderr
+
+
+def test_who_stops_at_the_first_fault_is_told_of_it(tmp_path):
+    """In a place with a space in its name, too."""
+    (place := tmp_path / "a place").mkdir()
+    (tmp_path / "test_some.py").write_text("def test_passes(): pass")
+    (tmp_path / "test_wrong.py").write_text(WRONG)
+    ran = run(tmp_path, "-x", TMPDIR=str(place))
+    assert ran.returncode == 2
+    assert "No module named 'nothing_of_this_name'" in ran.stdout and "1 error" in ran.stdout
+    (tmp_path / "conftest.py").write_text("def pytest_collection_modifyitems(): raise RuntimeError('of a hook')")
+    ran = run(tmp_path)
+    assert ran.returncode == 4
+    assert "RuntimeError: of a hook" in ran.stderr
+
+
+def test_nothing_is_asked_of_a_process_where_a_module_is_imported():
+    """That is another process than the one in which its tests run, and the same for all of them."""
+    texts = {path: path.read_text() for path in (ROOT / "tests").rglob("*.py")}
+    found = [
+        f"{path}:{part.lineno}"
+        for path in texts
+        if "getpid(" in texts[path]
+        for part in ast.parse(texts[path]).body
+        if not isinstance(part, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef) and _calls(part, "getpid")
+    ]
+    assert found == []
+
+
+def _calls(part, name):
+    return any(isinstance(each, ast.Call) and ast.unparse(each.func).endswith(name) for each in ast.walk(part))

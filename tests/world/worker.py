@@ -20,7 +20,8 @@ class Worker(remote.WorkerInteractor):
         self.session = session
         self._failed = failed
         option = session.config.option
-        self._says_all = option.verbose > 0 or option.durations or getattr(option, "xmlpath", None)
+        asks = (option.durations, *(getattr(option, name, None) for name in ("xmlpath", "hypothesis_show_statistics")))
+        self._says_all = option.verbose > 0 or any(asks)
 
     def sendevent(self, name: str, **kwargs: object) -> None:
         if self._says_all or name not in {"logstart", "logfinish"}:
@@ -61,6 +62,7 @@ def work(channel: object) -> None:
     os.environ["PYTEST_XDIST_WORKER_COUNT"] = str(given["workercount"])
     config.workerinput.update(given)
     config.option.basetemp = options.get("basetemp")
+    config.option.maxfail = collected.maxfail
     config._tmp_path_factory = type(config._tmp_path_factory).from_config(config, _ispytest=True)
     capture = config.pluginmanager.getplugin("capturemanager")
     capture.start_global_capturing()

@@ -8,6 +8,7 @@ that are run before a fork would be nobody's.
 """
 
 import os
+import shlex
 import shutil
 import signal
 import subprocess
@@ -60,7 +61,7 @@ def fork_from_one(config: pytest.Config, specs: Sequence[object]) -> None:
     launcher.write_text(f"{Path(stand_in.__file__).read_text()}\n\n{_LAUNCH.format(server)}")
     config.pluginmanager.register(_Ours())
     for spec in specs:
-        spec.python = f"{sys.executable} -ISE {launcher}"
+        spec.python = shlex.join([sys.executable, "-ISE", str(launcher)])
 
 
 class _Ours:
@@ -83,11 +84,18 @@ class Collected:
         self._path, self._listening = path, listening
         self.failed: list[pytest.CollectReport] = []
         self.session: pytest.Session | None = None
+        self.broken = ""  # what went wrong before there was one, with pytest or a hook
+        self.maxfail = 0
 
     @pytest.hookimpl
     def pytest_collectreport(self, report: pytest.CollectReport) -> None:
         if not report.passed:
             self.failed.append(report)
+
+    @pytest.hookimpl
+    def pytest_internalerror(self, excrepr: object) -> None:
+        if self.session is None:
+            self.broken = str(excrepr)
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtestloop(self, session: pytest.Session) -> bool:
@@ -130,7 +138,10 @@ def main() -> None:
 
     setup_config(config, None)
     config.workerinput, config.workeroutput = {}, {}
+    # All is collected whatever fails of it: who leads the run is told by the workers, and stops them (worker.py).
+    collected.maxfail, config.option.maxfail = config.option.maxfail, 0
     try:
-        sys.exit(config.hook.pytest_cmdline_main(config=config))
+        status = config.hook.pytest_cmdline_main(config=config)
     except pytest.UsageError as error:
         sys.exit(f"ERROR: {error}")
+    sys.exit(collected.broken or status)
