@@ -104,10 +104,10 @@ async def test_what_is_wrong_with_a_file_is_said_and_nothing_is_applied(
         for file, data, message in WRONG_FILES:
             answer = await refused_apply(at, BAD.replace("FILE", file), contents={"data": await upload(at, data)})
             (found,) = answer["problems"]
-            assert (found["file"], found["line"]) == ("state.yaml", 7)
+            assert (found["file"], found["line"]) == ("state.yaml", 7), message
             assert message in found["message"] and found["remedy"]
-            assert "AKIAIOSFODNN7EXAMPLE" not in str(answer)
-            assert (await at.ask("GET", "/v1/resources"))["resources"] == []
+            assert "AKIAIOSFODNN7EXAMPLE" not in str(answer), message
+            assert (await at.ask("GET", "/v1/resources"))["resources"] == [], message
 
 
 async def test_a_machine_too_busy_for_a_schema_says_so_and_changes_nothing(
