@@ -13,7 +13,6 @@ wait for; and from each node's own publication, when its document and its head a
 import json
 import random
 import resource
-import signal
 import ssl
 import subprocess
 import sys
@@ -209,12 +208,12 @@ def hold(folder: Path, port: int, count: int) -> None:
         node.poll()
     for _ in range(2):  # what there is; the change
         print(json.JSONEncoder().encode(follow(nodes)), flush=True)
-    signal.pause()  # they stay, until this process is killed: how they leave is none of what is measured
+    sys.stdin.read()  # they stay while who has started them does: how they leave is none of what is measured
 
 
 def holding(folder: str, port: int, count: int) -> "subprocess.Popen[str]":
     command = [sys.executable, "-m", "benchmarks.agent_fleet", "--hold", folder, str(port), str(count)]
-    return subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+    return subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
 
 
 async def publication(count: int) -> Round:

@@ -23,9 +23,12 @@ import trio
 from benchmarks.figures import note
 from coordinator.base import interpreter
 from coordinator.base.interpreter import NEVER, resident_bytes
+from snapshot import envelope
+from snapshot.container import ChunkParts
+from snapshot.identifiers import HEAD
 from tests.coordinator.daemon import Running, TlsNode, running
 from tests.coordinator.founding import Founded
-from wire.client import Call, ClientError
+from wire.client import ClientError
 
 STATE = """
 {{kind: Organization, id: acme}}
@@ -41,13 +44,28 @@ async def do_round(at: Running, nodes: list[TlsNode], number: int) -> None:
     with suppress(ClientError):
         await at.apply("{kind: Nonsense")
     await at.ask("GET", "/v1/nodes")
+    async with trio.open_nursery() as polling:
+        for node in nodes:
+            polling.start_soon(follow, node)
+        await at.polls_held(len(nodes))
+        polling.cancel_scope.cancel()
     for node in nodes:
-        with trio.move_on_after(0.02):
-            await node.client.fetch(at.fleet, Call("GET", "/v1/head?wait_s=30&generation=999"))
         await node.client.aclose()
+    while at.daemon.coordinator.board.waiting:  # those who have left are noticed  # noqa: ASYNC110
+        await trio.sleep(0.001)
     for port, said in zip((at.ports.fleet, at.ports.join), GARBAGE, strict=True):
         async with await trio.open_tcp_stream("127.0.0.1", port) as stream:
             await stream.send_all(said)
+
+
+async def follow(node: TlsNode) -> None:
+    """Asks for the next head again and again; for the newest one the poll is held."""
+    epoch = generation = 0
+    while True:
+        answer = await node.head(generation, epoch, wait=30)
+        if answer.status == 200:
+            said = envelope.parse(ChunkParts([answer.body]).opening().envelope, HEAD)
+            epoch, generation = said.authority_epoch, said.config_version
 
 
 async def measure(folder: Path, rounds: int, every: int, *, hasty: bool) -> None:
