@@ -51,6 +51,7 @@ from snapshot import canonical
 # One number for all replicas of a database: the lock under which state changes ("holdfast" in ASCII).
 _CHANGES = 0x686F6C6466617374
 _LOCK_TIMEOUT_MS = 15_000  # rules, Numbers: local request
+_IDLE_MS = 300_000  # a coordinator that stands still within a transaction: then others get what it has locked
 # Of libpq: a server that is gone without a word is noticed, and a pooled connection to it is made anew (rules P1).
 _PATIENCE = {
     "connect_timeout": 5,
@@ -74,6 +75,9 @@ NO_SEED_REMEDY = (
     "where all have lost it, an owner brings it: holdfastctl coordinators recover"
 )
 _HISTORY = select(schema.pointers.c.key).limit(1)
+_BOUNDED = text(
+    "SELECT set_config('lock_timeout', :lock, true), set_config('idle_in_transaction_session_timeout', :idle, true)"
+)
 _AUDIT = insert(schema.audit)
 CANCEL_EXPORT = "holdfastctl export --cancel"
 # Of a move of the whole cluster (membership/moving.py): the first ends all changes here.
@@ -412,7 +416,7 @@ class Database:
         with self.engine.connect().execution_options(**{_IMMEDIATE: write}) as connection:
             with connection.begin():
                 if write and not self.is_sqlite:  # also for a row: who holds it may be a coordinator that stands still
-                    connection.execute(text(f"SET LOCAL lock_timeout = {_LOCK_TIMEOUT_MS}"))
+                    connection.execute(_BOUNDED, {"lock": str(_LOCK_TIMEOUT_MS), "idle": str(_IDLE_MS)})
                 if change and not self.is_sqlite:
                     connection.execute(text("SELECT pg_advisory_xact_lock(:key)"), {"key": _CHANGES})
                 yield connection

@@ -11,7 +11,7 @@ import pytest
 from alembic.autogenerate import compare_metadata
 from alembic.migration import MigrationContext
 from sqlalchemy import delete, insert, select, text, update
-from sqlalchemy.exc import OperationalError
+from sqlalchemy.exc import DBAPIError, OperationalError
 
 from coordinator.base.refusal import Code, Refused
 from coordinator.database import cluster_state, migrations, schema
@@ -205,6 +205,28 @@ def test_no_report_waits_without_an_end_for_what_another_one_is_writing(
         with other.record() as transaction:
             transaction.run(update(schema.sites).values(generation=3))
             assert [row.generation for row in transaction.rows(select(schema.sites))] == [3]
+
+
+def test_a_coordinator_that_stands_still_within_a_change_keeps_no_other_one_from_its_own(
+    postgresql_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """For longer than a while; what it was at is as if it had never begun."""
+    monkeypatch.setattr(databases, "_IDLE_MS", 100)
+    still, other = Database(postgresql_url), Database(postgresql_url)
+
+    def add(transaction: databases.Transaction, site_id: str) -> None:
+        transaction.run(insert(schema.sites).values(site_id=site_id, generation=1, created_at=1))
+        transaction.audit("site.add", site_id)
+
+    with contextlib.closing(still), contextlib.closing(other):
+        with pytest.raises(DBAPIError), still.change(actor="alice", now=1) as late:
+            add(late, "a")
+            with other.change(actor="bob", now=1) as transaction:
+                add(transaction, "b")
+            add(late, "c")
+        with still.change(actor="alice", now=1) as transaction:
+            add(transaction, "d")
+            assert sorted(row.site_id for row in transaction.rows(select(schema.sites))) == ["b", "d"]
 
 
 def test_a_database_serves_several_threads(database: Database) -> None:
