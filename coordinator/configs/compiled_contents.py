@@ -9,7 +9,7 @@ from coordinator.declared.contents import ReadPart
 from coordinator.declared.model import Model
 from snapshot.identifiers import Scope
 
-MOST_BYTES = 16 << 20  # of contents that are kept
+MOST_BYTES, MOST_COMMON_BYTES = 16 << 20, 64 << 20  # of contents that are kept: equal ones, and of nodes that are alike
 EACH_BYTES = 256  # what a section takes beside its own
 
 
@@ -20,14 +20,15 @@ class CompiledContents:
     service that all of them run. Of others the equal contents are one, so that it is hashed once.
 
     Where each is told something of its own, as in directories, a fleet's contents are more than memory. So beyond
-    MOST_BYTES what is kept goes, and what is asked for once more is compiled once more.
+    these bounds what is kept goes, and what is asked for once more is compiled once more.
     """
 
     model: Model
     read: ReadPart
     _common: dict[tuple[Scope, Hashable], ScopeContent] = field(default_factory=dict)
     _equal: dict[tuple[object, ...], ScopeContent] = field(default_factory=dict)
-    _bytes: int = 0
+    _common_bytes: int = 0
+    _equal_bytes: int = 0
 
     def compile(self, node_id: str, scope: Scope) -> ScopeContent:
         """As `compile_scope`."""
@@ -45,7 +46,12 @@ class CompiledContents:
             return self._compile(node_id, scope)
         known = self._common.get((scope, alike))
         if known is None:
-            known = self._common[scope, alike] = self._compile(node_id, scope)
+            known = self._compile(node_id, scope)
+            self._common_bytes += _size(known)
+            if self._common_bytes > MOST_COMMON_BYTES:
+                self._common.clear()
+                self._common_bytes = _size(known)
+            self._common[scope, alike] = known
         return known
 
     def _compile(self, node_id: str, scope: Scope) -> ScopeContent:
@@ -53,15 +59,14 @@ class CompiledContents:
         key = (scope, content.audience, content.is_shared, content.raw, *content.sections.items())
         known = self._equal.get(key)
         if known is None:
-            self._make_room(content)
+            self._equal_bytes += _size(content)
+            if self._equal_bytes > MOST_BYTES:
+                self._equal.clear()
+                self._equal_bytes = _size(content)
             known = self._equal[key] = content
         return known
 
-    def _make_room(self, content: ScopeContent) -> None:
-        sections = content.sections.values()
-        size = sum(EACH_BYTES + (len(section) if isinstance(section, bytes) else 0) for section in sections)
-        if self._bytes + size > MOST_BYTES:
-            self._common.clear()
-            self._equal.clear()
-            self._bytes = 0
-        self._bytes += size
+
+def _size(content: ScopeContent) -> int:
+    sections = content.sections.values()
+    return sum(EACH_BYTES + (len(section) if isinstance(section, bytes) else 0) for section in sections)

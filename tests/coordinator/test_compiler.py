@@ -2,6 +2,7 @@
 
 import json
 import random
+from weakref import ref
 
 import pytest
 from hypothesis import given
@@ -69,9 +70,20 @@ def test_what_all_are_told_is_compiled_for_one_of_them(name: str, monkeypatch: p
         return compile_scope(state, node_id, scope, of)
 
     monkeypatch.setattr(compiled_contents, "compile_scope", counting)
+    monkeypatch.setattr(compiled_contents, "MOST_BYTES", 0)  # what others are told each by itself takes its place
     (content,) = {id(one): one for one in [contents.compile(node.id, parse_scope(name)) for node in nodes]}.values()
     assert b"acme" in b"".join(content.read_all().values()) or name == "degraded_mode_policy"
     assert compiled == ["n0"]
+
+
+def test_of_what_many_may_be_told_no_more_is_kept_than_there_is_room_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    for bound in ("MOST_BYTES", "MOST_COMMON_BYTES"):
+        monkeypatch.setattr(compiled_contents, bound, 4_096)
+    services = [Service(f"s{number}", organization="acme", runs_on=Selector(nodes=("n1",))) for number in range(90)]
+    state = model(ACME, NODE, *services)
+    contents = CompiledContents(state, read)
+    seen = [ref(contents.compile("n1", Scope("service_assignment", (service.id,)))) for service in services]
+    assert 0 < sum(each() is not None for each in seen) < 30
 
 
 @given(models.models())
