@@ -59,6 +59,23 @@ async def test_an_activation_is_reported_soon(one, mock_clock):
         assert trio.current_time() - start < 5
 
 
+async def test_what_happens_at_once_is_one_report(one, mock_clock):
+    """protocol.md 3: agents that tests start as processes report sooner than this (tests/world/fork_server.py)"""
+    async with one.agent():
+        await one.settled()
+        await trio.sleep(100)
+        await one.server.wait_heartbeat()  # the next one is far away
+        await trio.sleep(2)
+        before, start = len(one.server.heartbeats), trio.current_time()
+        for _ in range(4):
+            one.node.tell_news()
+            await trio.sleep(0.2)
+        await one.server.wait_heartbeat()
+        assert trio.current_time() - start >= 1
+        await trio.sleep(3)
+        assert len(one.server.heartbeats) == before + 1
+
+
 async def test_events_are_sent_until_they_are_acknowledged(one, mock_clock):
     """rules A13; protocol.md 3"""
     async with one.agent():
