@@ -4,6 +4,7 @@ import ast
 import os
 import subprocess
 import sys
+import tempfile
 from textwrap import dedent
 
 from tests.citations import ROOT
@@ -98,10 +99,10 @@ def test_what_cannot_be_collected_at_all_is_said(tmp_path):
 
 def test_who_stops_at_the_first_fault_is_told_of_it(tmp_path):
     """In a place with a space in its name, too."""
-    (place := tmp_path / "a place").mkdir()
     (tmp_path / "test_some.py").write_text("def test_passes(): pass")
     (tmp_path / "test_wrong.py").write_text(WRONG)
-    ran = run(tmp_path, "-x", TMPDIR=str(place))
+    with tempfile.TemporaryDirectory(prefix="hf a ") as place:  # a short one, since sockets lie in it
+        ran = run(tmp_path, "-x", TMPDIR=place)
     assert ran.returncode == 2
     assert "No module named 'nothing_of_this_name'" in ran.stdout and "1 error" in ran.stdout
     (tmp_path / "conftest.py").write_text("def pytest_collection_modifyitems(): raise RuntimeError('of a hook')")
