@@ -7,10 +7,12 @@ from collections import Counter
 from contextlib import nullcontext
 from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from hypothesis import settings
 
+from agent.base import gc_tuning
 from tests import order
 from tests.bytecode import compiled_once
 from tests.examples import examples
@@ -28,12 +30,13 @@ if folder := memory_folder():
 @pytest.hookimpl(hookwrapper=True)
 def pytest_collection(session):
     """What is collected is kept to the end: nearly a million objects, and no look through them frees one, neither
-    meanwhile nor later.
+    meanwhile nor later. An agent that runs in a test would thaw it: it finds it done.
     """
     gc.disable()
     with compiled_once(run) if (run := workers_run(session.config)) else nullcontext():
         yield
     gc.freeze()
+    gc_tuning.gc = SimpleNamespace(freeze=lambda: None, unfreeze=lambda: None)
     gc.enable()
 
 
@@ -49,7 +52,7 @@ def pytest_make_collect_report(collector):
 @pytest.hookimpl(trylast=True)
 def pytest_sessionfinish():
     """At its very end pytest looks five times through all that there is for what is left over: once is enough of what
-    was there before; an agent that ran here has thawed it.
+    was there before.
     """
     gc.collect()
     gc.freeze()

@@ -10,7 +10,7 @@ from functools import cache, cached_property
 from pathlib import Path
 from typing import NamedTuple
 
-from tests.citations import ROOT
+from tests.citations import ROOT, uncollected
 
 PACKAGES = ("snapshot", "wire", "store", "agent", "coordinator", "holdfast")
 
@@ -52,7 +52,8 @@ class Module:
     @cached_property
     def nodes(self) -> list[ast.AST]:
         """Each once, from the top down: to walk a tree takes longer than most that is asked of its nodes."""
-        return list(ast.walk(self.tree))
+        with uncollected():
+            return list(ast.walk(self.tree))
 
     @cached_property
     def imports(self) -> list[Import]:

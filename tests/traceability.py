@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from tests import citations, rules_to_come
-from tests.citations import ROOT, Citation
+from tests.citations import ROOT, Citation, uncollected
 from tests.source import modules
 
 PAGE = ROOT / "docs/traceability.md"
@@ -166,7 +166,8 @@ def _names_in(package: str) -> frozenset[str]:
 def _named(source: str) -> Iterator[tuple[str, Citation]]:
     """Each citation with the name of the definition that it stands in or above, "" for the module."""
     places = list(citations.places(source))
-    body = ast.parse(source).body if places else []
+    with uncollected():
+        body = ast.parse(source).body if places else []
     return ((_name_at(body, line), each) for line, each in places)
 
 

@@ -8,6 +8,16 @@ import pytest
 from agent.base import gc_tuning
 
 
+@pytest.fixture(autouse=True)
+def thawed(monkeypatch):
+    """As a program begins; afterwards as other tests want it (tests/conftest.py)."""
+    monkeypatch.setattr(gc_tuning, "gc", gc)
+    gc.unfreeze()
+    yield
+    gc.collect()
+    gc.freeze()
+
+
 def test_it_is_restored_whatever_ends_it():
     before = sys.getswitchinterval()
     with pytest.raises(KeyError), gc_tuning.responsive():

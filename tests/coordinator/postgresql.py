@@ -105,13 +105,24 @@ def stoppable(directory: Path, name: str, *, durable: bool = False, settings: st
         shutil.rmtree(base, ignore_errors=True)
 
 
+def begin() -> None:
+    """For all that are forked from here on, too."""
+    if found := _newest():
+        _made(found, _runner())
+
+
 @cache
 def _made(bin_directory: Path, user: str | None) -> Path:
-    """What `initdb` makes, which is half a second's work: once for this test run, or this worker of it, and copied for
-    each server. It ends with the process.
+    """What `initdb` makes, which is half a second's work: once for this test run, and copied for each server. It ends
+    with the process that made it.
     """
-    base = Path(tempfile.mkdtemp(prefix="holdfast-initdb-", dir=memory_folder()))
-    atexit.register(shutil.rmtree, base, ignore_errors=True)
+    base, whose = Path(tempfile.mkdtemp(prefix="holdfast-initdb-", dir=memory_folder())), os.getpid()
+
+    def end() -> None:
+        if os.getpid() == whose:
+            shutil.rmtree(base, ignore_errors=True)
+
+    atexit.register(end)
     if user:
         shutil.chown(base, user)
     data = ("-D", base / "data", "-U", "holdfast", "-A", "trust", "-E", "UTF8", "--locale=C.UTF-8", "--no-sync")

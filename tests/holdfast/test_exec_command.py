@@ -377,7 +377,6 @@ def test_what_is_no_variable_is_named(value):
 @pytest.fixture
 def _no_garbage_collected() -> Iterator[None]:
     """Whatever another test has left would go at the deepest point, where none of its own words can be said."""
-    gc.collect()
     gc.disable()
     yield
     gc.enable()
