@@ -6,13 +6,14 @@ import re
 import subprocess
 import sys
 import tomllib
+from functools import cache
 
 import pytest
 
 from holdfast.ctl import operator
 from holdfast.ctl.socket import REFUSED
 from holdfast.node import command
-from tests.citations import ROOT
+from tests.citations import ROOT, uncollected
 from tests.packaging.installed import DEB, LIBRARIES, REMOVED, install
 from wire.version import VERSION
 
@@ -91,14 +92,22 @@ def depends(package):
 
 def imported(folder):
     """The names at the top of everything that any of its modules imports, also late."""
-    found = set()
-    for path in folder.rglob("*.py"):
-        for node in ast.walk(ast.parse(path.read_text())):
-            if isinstance(node, ast.Import):
-                found |= {alias.name.split(".")[0] for alias in node.names}
-            elif isinstance(node, ast.ImportFrom) and node.level == 0:
-                found.add(node.module.split(".")[0])
+    found = set().union(*(imported_by(path.read_text()) for path in folder.rglob("*.py")))
     return found - set(sys.stdlib_module_names) - {"__future__"}
+
+
+@cache
+def imported_by(source):
+    """Packages share most of their modules."""
+    found = set()
+    with uncollected():
+        nodes = list(ast.walk(ast.parse(source)))
+    for node in nodes:
+        if isinstance(node, ast.Import):
+            found |= {alias.name.split(".")[0] for alias in node.names}
+        elif isinstance(node, ast.ImportFrom) and node.level == 0:
+            found.add(node.module.split(".")[0])
+    return found
 
 
 @pytest.mark.parametrize("package", LIBRARIES)
