@@ -13,7 +13,6 @@ import itertools
 import os
 import shutil
 import subprocess
-import sys
 import time
 import warnings
 from collections.abc import Callable, Iterator, Sequence
@@ -24,9 +23,9 @@ from pathlib import Path
 import pytest
 
 from holdfast.client import NotFound
-from tests.citations import ROOT
 from tests.holdfast.operator_lab import UNGUARDED, Lab, running
 from tests.journeys.gateway import Gateway
+from tests.world import programs
 from tests.world.pauses import pauses
 from tests.world.slow_link import SlowLink, run
 
@@ -75,11 +74,9 @@ class SiteNode(Gateway):
     namespace = ""
 
     def start(self) -> None:
-        words = [sys.executable, "-c", "from agent.command import main; main()", "--config", self.folder / "agent.toml"]
-        command = ["ip", "netns", "exec", self.namespace, *map(str, words)]
-        environment = {**os.environ, "PYTHONPATH": str(ROOT)}
-        with (self.folder / "log").open("ab") as said:
-            self.process = subprocess.Popen(command, cwd=self.folder, env=environment, stdout=said, stderr=said)
+        words = ("--config", self.folder / "agent.toml")
+        log, network = self.folder / "log", self.namespace
+        self.process = programs.start("holdfast-agent", *words, folder=self.folder, log=log, network=network)
         self.until(self.answers)
 
     @property

@@ -7,6 +7,7 @@ once who asked is gone.
 """
 
 import atexit
+import ctypes
 import gc
 import importlib
 import marshal
@@ -35,6 +36,7 @@ MODULES = PROGRAMS | {ANOTHER_CLOCK: "tests.journeys.agent_process"}
 DAEMONS = ("holdfast-coordinator", "holdfast-agent", ANOTHER_CLOCK)
 MOST_BYTES = 1 << 20
 LISTENING = b"listening\n"
+CLONE_NEWNET = 0x40000000
 PACKAGES = ("holdfast", "coordinator", "agent")
 LATE = (
     "certifi",
@@ -148,10 +150,19 @@ def take_over(descriptors: Sequence[int]) -> None:
     sys.stderr = open(2, "w", buffering=1, errors="backslashreplace", closefd=False)  # noqa: SIM115
 
 
+def enter_network(name: str) -> None:
+    """As `ip netns exec`, for what starts from here on (os.setns is of Python 3.12)."""
+    with open(f"/run/netns/{name}", "rb") as namespace:  # noqa: PTH123
+        if ctypes.CDLL(None, use_errno=True).setns(namespace.fileno(), CLONE_NEWNET) != 0:
+            raise OSError(ctypes.get_errno(), f"network namespace {name} is not entered")
+
+
 def become(job: dict, descriptors: list[int]) -> None:
     """The process that was asked for, as exec would leave it. `script`: the one that stands in for it, if one does; a
     warning is an error to those that a test has started by itself.
     """
+    if job.get("network"):
+        enter_network(job["network"])
     os.chdir(job["folder"])
     os.umask(job["umask"])
     os.environ.clear()

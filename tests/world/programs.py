@@ -94,11 +94,17 @@ def run(
 
 
 def start(
-    program: str, *arguments: object, folder: Path, log: Path, environment: Mapping[str, str] | None = None
+    program: str,
+    *arguments: object,
+    folder: Path,
+    log: Path,
+    environment: Mapping[str, str] | None = None,
+    network: str = "",
 ) -> Process:
-    """What it says is added to `log`."""
+    """What it says is added to `log`. `network`: the network namespace that it runs in, by its name."""
     with log.open("ab") as said, Path(os.devnull).open("rb") as nothing:
-        return _forked(program, arguments, folder, environment, (nothing.fileno(), said.fileno(), said.fileno()))
+        descriptors = (nothing.fileno(), said.fileno(), said.fileno())
+        return _forked(program, arguments, folder, environment, descriptors, network)
 
 
 def start_by(
@@ -121,6 +127,7 @@ def _forked(
     folder: Path,
     environment: Mapping[str, str] | None,
     descriptors: Sequence[int],
+    network: str = "",
 ) -> Process:
     words = [str(word) for word in arguments]
     job = {
@@ -130,6 +137,7 @@ def _forked(
         "environment": {**(os.environ if environment is None else environment), "PYTHONPATH": str(ROOT)},
         "umask": present_umask(),
         "script": "",
+        "network": network,
     }
     return forked(_server(), job, [program, *words], descriptors)
 
