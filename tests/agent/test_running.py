@@ -25,8 +25,9 @@ GOES_ON = POLICY | {"max_duration_s": DAY, "allow_unconfirmed_start": True}
 
 
 @pytest.fixture
-def assigned(one):
+def assigned(for_hours):
     """The node runs services, and may go on without a coordinator."""
+    one = for_hours
     one.server.snapshot({"node": {"site": "default"}}, "node_bootstrap", roles=ROLES)
     one.server.snapshot({"policy": GOES_ON}, "degraded_mode_policy")
     one.server.snapshot({"services": {"web": {}}}, WEB)
@@ -271,6 +272,7 @@ async def test_a_command_that_tells_it_well_shows_it(assigned, mock_clock):
 async def test_a_command_that_ends_while_it_is_looked_is_shown_by_the_next_look(assigned, mock_clock):
     """It is told once for each change: forgotten now, the service would not be known to run in an outage."""
     held = threading.Event()
+    assigned.for_hours = False  # it has threads
     async with watched(assigned, {"web.service": UnitState(False)}) as (made, running, _):
         async with trio.open_nursery() as nursery:
             for _ in range(READERS):
