@@ -46,6 +46,7 @@ async def shown(one, count: int = 1) -> list[bytes]:
 
 async def test_the_held_head_is_shown_as_it_came_and_once(one, mock_clock):
     """rules K41; protocol.md 1: not at every poll"""
+    one.for_hours = True  # polls as often as ever, without threads
     async with one.agent():
         head = await put_back(one)
         assert await shown(one) == [head]

@@ -76,8 +76,9 @@ async def test_what_happens_at_once_is_one_report(one, mock_clock):
         assert len(one.server.heartbeats) == before + 1
 
 
-async def test_events_are_sent_until_they_are_acknowledged(one, mock_clock):
+async def test_events_are_sent_until_they_are_acknowledged(for_hours, mock_clock):
     """rules A13; protocol.md 3"""
+    one = for_hours
     async with one.agent():
         await one.settled()
         await one.server.wait_heartbeat(lambda report: not report.journal)

@@ -310,8 +310,9 @@ async def test_a_lost_answer_is_asked_for_again(one, mock_clock):
         assert len(one.server.pins.of_node("node-a")) == 1
 
 
-async def test_every_source_hangs_and_the_node_is_ready(one, mock_clock):
+async def test_every_source_hangs_and_the_node_is_ready(for_hours, mock_clock):
     """rules P2, A12: local callers are answered meanwhile"""
+    one = for_hours
     one.server.down = True
     async with one.agent():
         await trio.sleep(HOUR)

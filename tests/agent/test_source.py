@@ -62,8 +62,9 @@ async def test_storage_gives_what_the_coordinator_does_not(one, mock_clock):
         assert (await one.status())["origins"] == origins, "it outlives the process"
 
 
-async def test_storage_confirms_while_the_coordinator_is_gone(one, mock_clock):
+async def test_storage_confirms_while_the_coordinator_is_gone(for_hours, mock_clock):
     """rules S55e, S64, L14, P16: its head is as fresh as the coordinator's own, and a lie of it is none"""
+    one = for_hours
     async with StorageServer(one.server, one.folder / "storage").running() as storage, one.agent():
         await one.settled()
         await told(one, STORAGE, {"endpoints": {"s1": {"url": storage.url}}})
@@ -269,8 +270,9 @@ async def until_error(one, kind, words):
             await trio.sleep(1)
 
 
-async def test_a_tree_of_files_feeds_a_node_whose_coordinator_is_gone(one, mock_clock):
+async def test_a_tree_of_files_feeds_a_node_whose_coordinator_is_gone(for_hours, mock_clock):
     """rules S2, S64, L14, S36: head, documents and trust bundles from a plain file server; nothing to a coordinator"""
+    one = for_hours
     tree = one.folder / "tree"
     async with serving_files(tree, one.server.authority, own_address()) as url, one.agent():
         await one.settled()
