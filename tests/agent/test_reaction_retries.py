@@ -48,11 +48,11 @@ KILLED = Case("a validator is killed", "validator_refused", says="kill -9 $$", r
 NOT_STARTED = Case("a validator is not there", "validator_refused", says="exit 127", requests=60, runs=30)
 TOO_MUCH = Case("the store is full", "", content=["x" * 60_000] * 40)
 
-EITHER = [NEXT_SOURCE, REFRESH_TRUST, TOO_MUCH]
+EITHER = [NEXT_SOURCE, TOO_MUCH]
 """The others are judged by what a document says, after it has come: one form each, and both are among them."""
 CASES = [
     *((case, form) for case in EITHER for form in ("increment", "whole")),
-    *((case, "increment") for case in (FULL_RESYNC, GIVE_UP, REFUSED, NOT_STARTED)),
+    *((case, "increment") for case in (FULL_RESYNC, REFRESH_TRUST, GIVE_UP, REFUSED, NOT_STARTED)),
     *((case, "whole") for case in (ALARM, KILLED)),
 ]
 

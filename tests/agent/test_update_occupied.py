@@ -134,7 +134,10 @@ async def test_what_the_next_head_brings_does_not_wait_for_a_round(held, mock_cl
 
 async def test_who_has_the_nodes_ear_does_not_keep_the_others_from_being_asked_for_bundles(tmp_path, mock_clock):
     """rules S44, P25: his head lists a coordinator of his own, which answers for ever; agent.toml's is asked too"""
-    async with lab(tmp_path, mock_clock) as one, StorageServer(one.server, tmp_path / "his").running() as his:
+    async with (
+        lab(tmp_path, mock_clock, for_hours=True) as one,
+        StorageServer(one.server, tmp_path / "his").running() as his,
+    ):
         his.server.bundles = list(one.server.bundles)
         async with one.agent():
             await one.settled()
