@@ -10,7 +10,8 @@ alone it would be refused. Followed in order all three are good; where 5 was tam
 there.
 
 An unknown key in a document makes the node ask, so a stranger could make it ask without end; a source is therefore
-asked at most once in `LEAST_PAUSE_S`, unless a head lists a bundle that the node has not.
+asked at most once in `LEAST_PAUSE_S`, unless a head lists a bundle that the node has not, or the source gave one when
+it was last asked: the roots have signed it, so that ends, and of several changes of keys in a row none waits.
 
 Rejected:
 
@@ -41,6 +42,7 @@ from wire.logs import log
 from wire.messages import BadMessageError, TrustList
 
 BUNDLE_BYTES = 2 << 20
+NEVER = float("-inf")
 LEAST_PAUSE_S = 30.0  # an unknown key may make us ask, but not all the time (threats D-42)
 
 
@@ -67,6 +69,8 @@ class TrustChain:
         taken = 0
         while (more := await self.walk(await self._fetch(source), source.giver)) == MOST_BUNDLES:
             taken += more
+        if taken + more > 0:
+            source.asked_for_trust_at = NEVER
         return taken + more > 0
 
     async def walk(self, containers: Sequence[bytes], giver: Giver) -> int:

@@ -4,7 +4,7 @@ import shutil
 
 import trio
 
-from tests.fakes.cluster import CLUSTER_ID
+from tests.fakes.cluster import CLUSTER_ID, key
 
 ROUTES = "route_policy"
 
@@ -13,6 +13,10 @@ def rotate(one, count):
     for number in range(count):
         one.cluster.trust(f"config-more-{number}")
         one.server.publish(one.cluster.trust_bundle(**one.server.times()))
+
+
+def asked_for_bundles(one):
+    return sum("/v1/trust" in request for request in one.server.requests)
 
 
 async def test_a_bad_bundle_ends_the_run_and_what_came_before_it_stands(one, mock_clock):
@@ -29,6 +33,26 @@ async def test_a_bad_bundle_ends_the_run_and_what_came_before_it_stands(one, moc
         one.server.bundles[2] = good
         one.server.announce()
         await one.until(lambda: one.node.holdings.bundle.version == 4)
+
+
+async def test_of_keys_that_change_one_after_the_other_none_waits(one, mock_clock):
+    """threats D-42: who gave a bundle is asked again at once; who gives none, for what a stranger signed, is not"""
+    async with one.agent():
+        await one.settled()
+        for number in (2, 3, 4):
+            one.cluster.trust(f"config-{number}")
+            one.server.publish(one.cluster.trust_bundle(**one.server.times()))
+            one.server.announce(keys=[key(f"config-{number}")])
+            await one.until(lambda: one.node.holdings.bundle.version == number, within_s=20)
+        await one.until(lambda: one.mark("head")[1] == one.cluster.versions["head"], within_s=20)
+        before = asked_for_bundles(one)
+        for _ in range(5):
+            one.server.announce(keys=[key("a stranger")])
+            await trio.sleep(5)
+        assert asked_for_bundles(one) - before == 1
+        assert one.rejected("head") == "unknown_key"
+        one.server.announce()
+        await one.until(lambda: one.mark("head")[1] == one.cluster.versions["head"])
 
 
 async def test_a_lost_store_walks_from_the_pinned_roots(one, mock_clock):
