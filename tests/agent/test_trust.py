@@ -1,6 +1,7 @@
 """Trust bundles one by one: each durable before the next, the first bad one ends the run, a lost store walks again."""
 
 import shutil
+from functools import partial
 
 import trio
 
@@ -13,6 +14,10 @@ def rotate(one, count):
     for number in range(count):
         one.cluster.trust(f"config-more-{number}")
         one.server.publish(one.cluster.trust_bundle(**one.server.times()))
+
+
+def holds_bundle(one, version):
+    return one.node.holdings.bundle.version == version
 
 
 def asked_for_bundles(one):
@@ -43,7 +48,7 @@ async def test_of_keys_that_change_one_after_the_other_none_waits(one, mock_cloc
             one.cluster.trust(f"config-{number}")
             one.server.publish(one.cluster.trust_bundle(**one.server.times()))
             one.server.announce(keys=[key(f"config-{number}")])
-            await one.until(lambda: one.node.holdings.bundle.version == number, within_s=20)
+            await one.until(partial(holds_bundle, one, number), within_s=20)
         await one.until(lambda: one.mark("head")[1] == one.cluster.versions["head"], within_s=20)
         before = asked_for_bundles(one)
         for _ in range(5):
