@@ -126,6 +126,18 @@ def test_whoever_is_told_otherwise_is_named(before, after) -> None:
         assert old == new or (node_id, DIRECTORY) in touched
 
 
+@given(fleets(), st.sampled_from([Selector(), Selector(labels={"rack": "a"})]), st.integers(1, 6))
+@examples(150)
+def test_of_another_policy_alone_both_ends_of_a_pair_are_told(state, known, most_) -> None:
+    """rules K21: who asks a relay may be let in no more, and the relay's own policy is as it was"""
+    directories(state)
+    policy = PeerPolicy("p0", applies_to=Selector(labels={"rack": "a"}), peers=known, most=most_)
+    after = Model("prod", {**state.resources, policy.key: policy}, state.members)
+    for node_id in state.members:
+        if entries(state, node_id) != entries(after, node_id):
+            assert (node_id, DIRECTORY) in affected_scopes(state, after)
+
+
 @given(fleets(), st.data())
 @examples(150)
 def test_a_few_changed_members(state, data) -> None:
