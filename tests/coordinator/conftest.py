@@ -58,6 +58,14 @@ def postgresql_url(emptied: Emptied) -> Iterator[str]:
         yield url
 
 
+@pytest.fixture
+def server(postgresql_url: str) -> Iterator[Database]:
+    """The same, opened."""
+    opened = Database(postgresql_url)
+    yield opened
+    opened.close()
+
+
 @pytest.fixture(params=KINDS)
 def database_url(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
     """The same, on either kind."""

@@ -4,7 +4,7 @@ The machine is a fleet of three nodes and three replicas, whose clocks differ, i
 finishing, saying that one is at it still, dying, and time.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 import pytest
 import trio
@@ -28,13 +28,6 @@ from tests.examples import examples
 NODES = ["node-a", "node-b", "node-c"]
 NAMES = ("one", "two", "three")
 CLOCKS = {"one": 0.0, "two": -500.0, "three": 9_000.0}
-
-
-@pytest.fixture
-def server(postgresql_url: str) -> Iterator[Database]:
-    opened = Database(postgresql_url)
-    yield opened
-    opened.close()
 
 
 @pytest.fixture

@@ -1,6 +1,6 @@
 """Whoever writes rows of several nodes takes them in one order, so that two never wait for each other."""
 
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection
 from dataclasses import replace
 
 import pytest
@@ -27,13 +27,6 @@ from tests.coordinator.reports import events, heartbeat
 ROUTES = "route_policy"
 NEXT = STATE.replace("www.example", "shop.example").replace("roles: [ingress]", "roles: [ingress, egress_service]")
 NODES = ("node-a", "node-b")
-
-
-@pytest.fixture
-def server(postgresql_url: str) -> Iterator[Database]:
-    opened = Database(postgresql_url)
-    yield opened
-    opened.close()
 
 
 @pytest.fixture
