@@ -102,15 +102,14 @@ class GrantReader:
 
     def __init__(self) -> None:
         self._bundles: dict[str, bytes] = {}
-        self._chain: tuple[bytes, ...] = ()  # all of them in order, up to `_newest`
-        self._newest = ""
+        self._chain: tuple[str, tuple[bytes, ...]] = ("", ())  # the newest one's id, and all up to it in order
 
     def find(self, news: News | None, handouts: Handouts) -> list[bytes] | None:
         """The trust bundles in order, then the node's own `node_bootstrap`, where all that its newest head names of it
         is in memory.
         """
         named = {} if news is None else _list_named(news.container)
-        bundles, newest = self._chain, self._newest
+        newest, bundles = self._chain
         found = handouts.find(named.get(NODE_BOOTSTRAP, ""), news) if named.get(TRUST_BUNDLE) == newest else None
         return None if found is None else [*bundles, found]
 
@@ -125,7 +124,7 @@ class GrantReader:
                 return None
             ids = documents.trust_bundle_ids(transaction, 0)
             bundles = [self._bundle(transaction, id_) for id_ in ids]
-            self._chain, self._newest = tuple(bundles), ids[-1]
+            self._chain = ids[-1], tuple(bundles)
             return [*bundles, container_of(documents.document_in(transaction, node_id, entry.snapshot_id))]
 
     def _bundle(self, transaction: Transaction, snapshot_id: str) -> bytes:
