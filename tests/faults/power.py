@@ -21,7 +21,7 @@ import pytest
 
 DICE = random.Random(3)
 SHUTDOWN, NO_LOG_FLUSH = 0x8004587D, 2
-CLONE_NEWNS = 0x20000
+CLONE_FS, CLONE_NEWNS = 0x200, 0x20000
 needs_root = pytest.mark.skipif(
     os.geteuid() != 0 or shutil.which("mkfs.ext4") is None, reason="NOT RUN: a loop device needs root and mkfs.ext4"
 )
@@ -58,22 +58,34 @@ class LoopFileSystem:
         subprocess.run(command, check=True, capture_output=True)
 
 
-def mount_apart():
-    """From now on this process, and what it starts, has mounts of its own."""
+@contextmanager
+def mounted_apart():
+    """Meanwhile this thread, and what it starts, has mounts of its own. Afterwards it has those that all others have
+    again: what is mounted by a later test is there for programs that were started before, as a network namespace is.
+    """
     libc = ctypes.CDLL(None, use_errno=True)
-    if libc.unshare(CLONE_NEWNS):
-        raise OSError(ctypes.get_errno(), "unshare")
-    subprocess.run(["mount", "--make-rprivate", "/"], check=True, capture_output=True)
+    folder = os.getcwd()  # noqa: PTH109
+    with open("/proc/thread-self/ns/mnt", "rb") as everybodys:  # noqa: PTH123
+        if libc.unshare(CLONE_NEWNS):
+            raise OSError(ctypes.get_errno(), "unshare")
+        try:
+            subprocess.run(["mount", "--make-rprivate", "/"], check=True, capture_output=True)
+            yield
+        finally:
+            # Threads that have begun meanwhile have a share in where this one is, and stay there.
+            if libc.unshare(CLONE_FS) or libc.setns(everybodys.fileno(), CLONE_NEWNS):
+                raise OSError(ctypes.get_errno(), "setns")
+            os.chdir(folder)
 
 
 @contextmanager
 def loop(directory, **size):
-    mount_apart()
-    disk = LoopFileSystem(directory, **size)
-    try:
-        yield disk
-    finally:
-        subprocess.run(["umount", str(disk.mount)], check=False, capture_output=True)
+    with mounted_apart():
+        disk = LoopFileSystem(directory, **size)
+        try:
+            yield disk
+        finally:
+            subprocess.run(["umount", str(disk.mount)], check=False, capture_output=True)
 
 
 def run_and_cut(disk, keys, mode, activations, worker="tests.faults.worker"):

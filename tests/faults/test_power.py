@@ -3,6 +3,8 @@
 import os
 import re
 import subprocess
+import threading
+from pathlib import Path
 
 import pytest
 
@@ -55,6 +57,22 @@ def test_what_else_begins_on_this_machine_keeps_no_disk_from_its_end(tmp_path):
                 (disk.mount / "file").write_text("written")
         finally:
             other.kill()
+
+
+def test_who_had_a_disk_apart_has_the_mounts_of_all_afterwards(tmp_path):
+    """What a later test mounts is there for programs that were started before."""
+
+    def place():
+        return Path("/proc/thread-self/ns/mnt").readlink(), Path.cwd()
+
+    before, is_over = place(), threading.Event()
+    with loop(tmp_path):
+        assert place()[0] != before[0]
+        other = threading.Thread(target=is_over.wait)
+        other.start()
+    assert place() == before
+    is_over.set()
+    other.join()
 
 
 def test_the_same_without_sync_loses(tmp_path, cluster, keys):
