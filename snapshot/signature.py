@@ -3,6 +3,8 @@
 pae, pae_of_type    the bytes that are signed (DSSE version 1)
 verify_signature    one signature by one public key
 load_public_key     a key that may verify, or BadKey
+ed25519_point       the same of Ed25519, for another library's verification
+is_strict           whether that may be asked of a signature
 key_id              the name of a key
 """
 
@@ -24,6 +26,10 @@ __all__ = [
     "ED25519",
     "RSA_PSS_SHA256",
     "BadKey",
+    "Verify",
+    "VerifySignature",
+    "ed25519_point",
+    "is_strict",
     "key_id",
     "load_public_key",
     "pae",
@@ -37,6 +43,8 @@ _RSA_MOST_BYTES = 1024  # of an SPKI; a 4096-bit one has 550
 _PSS = padding.PSS(mgf=padding.MGF1(hashes.SHA256()), salt_length=32)  # never AUTO (threats D-8)
 
 Verify = Callable[[bytes, bytes], bool]
+VerifySignature = Callable[[str, bytes, bytes, bytes], bool]
+"""As `verify_signature`."""
 
 
 class BadKey(ValueError):
@@ -76,15 +84,10 @@ def load_public_key(algorithm: str, public_key_spki: bytes) -> Verify:
 
 
 def _ed25519(spki: bytes) -> Verify:
-    prefix, point = spki[:12], spki[12:]
-    if prefix != _ED25519_PREFIX or len(point) != 32:
-        raise BadKey("not the SubjectPublicKeyInfo of an Ed25519 key")
-    if not is_full_order(point):
-        raise BadKey("not a canonical point of full prime order")
-    key = Ed25519PublicKey.from_public_bytes(point)
+    key = Ed25519PublicKey.from_public_bytes(ed25519_point(spki))
 
     def verify(message: bytes, signature: bytes) -> bool:
-        if len(signature) != 64 or not _is_strict(signature):
+        if not is_strict(signature):
             return False
         try:
             key.verify(signature, message)
@@ -95,10 +98,20 @@ def _ed25519(spki: bytes) -> Verify:
     return verify
 
 
-def _is_strict(signature: bytes) -> bool:
-    """S < L, R canonical and not of small order."""
+def ed25519_point(public_key_spki: bytes) -> bytes:
+    """The point of a key that may verify; BadKey for any other."""
+    prefix, point = public_key_spki[:12], public_key_spki[12:]
+    if prefix != _ED25519_PREFIX or len(point) != 32:
+        raise BadKey("not the SubjectPublicKeyInfo of an Ed25519 key")
+    if not is_full_order(point):
+        raise BadKey("not a canonical point of full prime order")
+    return point
+
+
+def is_strict(signature: bytes) -> bool:
+    """64 bytes, S < L, R canonical and not of small order."""
     r, s = signature[:32], signature[32:]
-    return int.from_bytes(s, "little") < L and is_canonical(r) and not is_small_order(r)
+    return len(s) == 32 and int.from_bytes(s, "little") < L and is_canonical(r) and not is_small_order(r)
 
 
 def _rsa(spki: bytes) -> Verify:

@@ -8,7 +8,7 @@ from snapshot.container import Opening
 from snapshot.envelope import RECOVERY, Envelope
 from snapshot.frozen import frozen
 from snapshot.reasons import Reason
-from snapshot.signature import pae, verify_signature
+from snapshot.signature import VerifySignature, pae, verify_signature
 from snapshot.verifier_state import VerifierState
 
 
@@ -22,6 +22,7 @@ class Authority:
     holder: VerifierState
     now: float
     at_any_time: bool = False  # what is active outlives its key's end (format.md 7)
+    verifies: VerifySignature = verify_signature
 
     def fault(self, key_id: str, scope_type: str) -> Reason | None:
         """Why this key does not sign such a document now; None where it may."""
@@ -52,22 +53,27 @@ class Authority:
 
     def _verifies(self, key_id: str, signature: bytes, kind: str, opening: Opening) -> bool:
         record = self.keys[key_id]
-        return verify_signature(record.algorithm, record.public_key, pae(kind, opening.envelope), signature)
+        return self.verifies(record.algorithm, record.public_key, pae(kind, opening.envelope), signature)
 
 
-def authority_over(envelope: Envelope, holder: VerifierState, now: float) -> Authority:
+def authority_over(
+    envelope: Envelope, holder: VerifierState, now: float, verifies: VerifySignature = verify_signature
+) -> Authority:
     """Our bundle's; for a first bundle that of the given roots; without either, nobody's."""
-    return authority_for(ROOT if is_root_signed(envelope) else CONFIG, envelope.scope_type, holder, now)
+    purpose = ROOT if is_root_signed(envelope) else CONFIG
+    return authority_for(purpose, envelope.scope_type, holder, now, verifies)
 
 
-def authority_for(purpose: str, scope_type: str, holder: VerifierState, now: float) -> Authority:
+def authority_for(
+    purpose: str, scope_type: str, holder: VerifierState, now: float, verifies: VerifySignature = verify_signature
+) -> Authority:
     """Over any document of this type that keys of this purpose sign."""
     if holder.bundle is not None:
         of_config = holder.bundle.config_threshold(scope_type)
         threshold = holder.bundle.thresholds[ROOT] if purpose == ROOT else of_config
-        return Authority(holder.bundle.keys, threshold, purpose, holder, now)
+        return Authority(holder.bundle.keys, threshold, purpose, holder, now, verifies=verifies)
     if holder.roots is not None:
-        return Authority(holder.roots.keys, holder.roots.threshold, purpose, holder, now)
+        return Authority(holder.roots.keys, holder.roots.threshold, purpose, holder, now, verifies=verifies)
     return Authority({}, 1, purpose, holder, now)
 
 

@@ -16,6 +16,7 @@ from snapshot.frozen import mutable
 from snapshot.manifest import Head, RecoveryManifest, SectionChange, SectionEntry
 from snapshot.raw_secrets import RawSections
 from snapshot.reasons import Reason, Rejected
+from snapshot.signature import VerifySignature, verify_signature
 from snapshot.verifier_state import HeldDocument, Mark, VerifierState
 
 Keep = Callable[[str, bytes], None]
@@ -31,6 +32,7 @@ class Verification:
     parts: Parts
     keep: Keep | None
     superseded: bool = False  # a trust bundle that another one follows in the same run
+    verifies: VerifySignature = verify_signature
     step: int = 0
     signers: tuple[str, ...] = ()
     manifest_bytes: bytes = b""
@@ -51,7 +53,7 @@ class Verification:
     @cached_property
     def authority(self) -> trust.Authority:
         """Whose signatures count: asked by steps 4 and 5."""
-        return trust.authority_over(self.envelope, self.holder, self.now)
+        return trust.authority_over(self.envelope, self.holder, self.now, self.verifies)
 
     @cached_property
     def mark(self) -> Mark | None:

@@ -52,6 +52,7 @@ from snapshot.identifiers import CONFIG, HEAD, SCOPE_TYPES, SHAREABLE, format_ti
 from snapshot.manifest import Head, RecoveryManifest, SectionEntry
 from snapshot.reasons import Reason, Rejected
 from snapshot.roles import ESTABLISHING, allowed_scope_types
+from snapshot.signature import VerifySignature, verify_signature
 from snapshot.verification import Keep, Verification, digest_is, reject
 from snapshot.verifier_state import Mark, VerifierState
 
@@ -182,12 +183,19 @@ def judge_opening(opening: Opening, holder: VerifierState, *, kind: str, now: fl
     return case.envelope
 
 
-def judge_claims(claims: Envelope, opening: Opening, holder: VerifierState, *, now: float) -> bool:
+def judge_claims(
+    claims: Envelope,
+    opening: Opening,
+    holder: VerifierState,
+    *,
+    now: float,
+    verifies: VerifySignature = verify_signature,
+) -> bool:
     """Steps 3..5 and 7..10: the signatures, and all that depends on the time, on whom a document is for, and on what he
     holds; Rejected, or whether it says anything new. Its cluster and content were judged already: nothing is parsed or
-    hashed.
+    hashed. `verifies`: of another library, which judges as strictly.
     """
-    case = Verification(holder, claims.kind, now, _OpeningOnly(opening), None)
+    case = Verification(holder, claims.kind, now, _OpeningOnly(opening), None, verifies=verifies)
     case.envelope, case.opening = claims, opening
     try:
         for number, holds in STEPS_OF_CLAIMS:

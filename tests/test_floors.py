@@ -82,6 +82,14 @@ def test_only_the_coordinator_signs_documents():
     assert floors.imports_of(modules("snapshot", "wire", "store", "agent"), "coordinator") == []
 
 
+def test_a_node_verifies_by_one_library_and_our_own_signatures_alone_go_by_another():
+    """rules S69: whatever comes from outside is judged as its node judges it, in the coordinator as well."""
+    known = ["coordinator/keys/own_signatures.py"]
+    assert floors.imports_of(without(known, *PACKAGES), "nacl") == []
+    known += ["coordinator/publishing/review.py"]
+    assert floors.imports_of(without(known, *PACKAGES), "coordinator.keys.own_signatures") == []
+
+
 @pytest.mark.parametrize("path", SIGNS)
 def test_no_exemption_from_signing_is_idle(path):
     if built(path):

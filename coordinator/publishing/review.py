@@ -21,8 +21,8 @@ Why that suffices. Form, cluster, hashes, audience and content of a twin are tho
 bundle and the same revocations: with others nothing has passed yet (`begin`). Its id is random digits of ours, its
 subject a member's id, and the numbers are written by the writer that wrote the first one's. Whether its signers may
 sign now, and whether its dates are right, is asked of each. What a head lists are envelopes that were read, or judged
-here. The signature of each is verified: that costs a tenth of a millisecond, and one that a faulty machine has spoilt
-must not go out, since from it and a good one the key can be worked out.
+here. The signature of each is verified, by another library than the one that made it (keys/own_signatures.py): one that
+a faulty machine has spoilt must not go out, since from it and a good one the key can be worked out.
 
 Nodes that join come a few at a time, so that in a batch of theirs nothing is the second of its kind: to judge each of
 their documents whole was a third of what a join cost.
@@ -38,6 +38,7 @@ from functools import cached_property
 
 from coordinator.keys import signer
 from coordinator.keys.envelope_form import EnvelopeForm
+from coordinator.keys.own_signatures import verify_own
 from coordinator.keys.signer import SignedDocument
 from coordinator.publishing.remembered import Recent
 from coordinator.publishing.signing_context import Unpublishable
@@ -156,7 +157,7 @@ def _is_whole(document: SignedDocument) -> bool:
 def _judge_claims(document: SignedDocument, holder: VerifierState, now: float) -> None:
     try:
         opening = Opening(document.envelope_bytes, document.signatures)
-        is_new = judge_claims(document.envelope, opening, holder, now=now)
+        is_new = judge_claims(document.envelope, opening, holder, now=now, verifies=verify_own)
     except Rejected as rejected:
         raise _refusal_of(document, holder, rejected) from rejected
     if not is_new:

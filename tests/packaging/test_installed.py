@@ -29,6 +29,7 @@ DEBIANS = {  # name in Python -> Debian package
     "jwt": "python3-jwt",
     "lmdb": "python3-lmdb",
     "msgpack": "python3-msgpack",
+    "nacl": "python3-nacl",
     "prometheus_client": "python3-prometheus-client",
     "psycopg": "python3-psycopg",
     "referencing": "python3-referencing",
@@ -44,6 +45,7 @@ WITH_A_COORDINATOR = {
     "jsonschema",
     "jwt",
     "msgpack",
+    "nacl",
     "prometheus_client",
     "referencing",
     "sqlalchemy",
@@ -196,7 +198,7 @@ def test_least_versions_are_the_projects():
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     asked = [*project["dependencies"], *project["optional-dependencies"]["coordinator"]]
     least = {re.split(r"[><\[]", each)[0].lower(): re.search(r">=([\d.]+)", each)[1] for each in asked}
-    names = {"pyyaml": "yaml", "pyjwt": "jwt"}
+    names = {"pyyaml": "yaml", "pyjwt": "jwt", "pynacl": "nacl"}
     least = {f"python3-{names.get(name, name)}": version for name, version in least.items()}
     for package in ("holdfast-agent", "holdfast-coordinator", "holdfastctl"):
         for name, version in depends(package).items():

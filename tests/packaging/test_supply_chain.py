@@ -18,7 +18,7 @@ from tests.citations import ROOT
 CONTROL = ROOT / "packaging/deb/control"
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 LIBRARIES = [*PROJECT["dependencies"], *PROJECT["optional-dependencies"]["coordinator"]]
-NAMES = {"pyjwt": "python3-jwt", "pyyaml": "python3-yaml"}
+NAMES = {"pyjwt": "python3-jwt", "pynacl": "python3-nacl", "pyyaml": "python3-yaml"}
 gpg_is_there = pytest.mark.skipif(
     not (shutil.which("gpg") and shutil.which("gpgv")), reason="gpg and gpgv: apt install gpg gpgv"
 )
