@@ -6,6 +6,7 @@ What is older, newer or of another kind is migrated by the product alone, and so
 """
 
 import sqlite3
+import sqlite3.dump  # who acts as another account cannot load it any more
 import tempfile
 from collections.abc import Callable
 from functools import cache, partial, wraps
