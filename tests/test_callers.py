@@ -20,6 +20,8 @@ ONLY_OTHERS_CALL = {
     "coordinator.configs.json_schema.faults_of_all": "a process of its own does (coordinator/runtime/schema_child.py)",
     "coordinator.declared.views.all_sections": "all that a member is given, for properties that tests hold",
     "coordinator.command.main": "the program",
+    "coordinator.base.among.load_dialect_impl": "SQLAlchemy calls it",
+    "coordinator.base.among.process_bind_param": "SQLAlchemy calls it",
     "holdfast.terminal.commands.format_commands": "click calls it",
     "holdfast.client.watch_files": "the client library is for programs of others",
     "holdfast.client.watch_routes": "the client library is for programs of others",

@@ -40,6 +40,7 @@ from sqlalchemy.engine.interfaces import DBAPICursor
 from sqlalchemy.exc import SQLAlchemyError
 
 from coordinator.base import bulk
+from coordinator.base.among import Among, ids_by_name, ids_value
 from coordinator.base.refusal import Code, Refused, bound_text
 from coordinator.database import migrations, running_digests, schema
 from coordinator.database.database_fault import is_of_the_server, line_of
@@ -123,16 +124,14 @@ class CanonicalText(str):
     """JSON as it is to be written: canonical already."""
 
 
-def is_in(column: ColumnElement[Any], values: Collection[object]) -> ColumnElement[bool]:
-    """`column.in_(values)` for values of one type, not looked at one by one: of hundreds of ids that took longer
-    than to find their rows.
-    """
-    return column.in_(bindparam(None, list(values), expanding=True))
+def is_in(column: ColumnElement[Any], values: Collection[str]) -> ColumnElement[bool]:
+    """`column.in_(values)` for ids, which go as one value (among.py)."""
+    return Among(column, ids_value(values))
 
 
 def is_named(column: ColumnElement[Any]) -> ColumnElement[bool]:
     """The same, in a statement that is made once: `values` are given as `named` when it is carried out."""
-    return column.in_(bindparam("named", expanding=True))
+    return Among(column, ids_by_name("named"))
 
 
 class Memory:
