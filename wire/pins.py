@@ -86,6 +86,11 @@ class PinTable:
     def of_node(self, node_id: str) -> list[Pin]:
         return [self._pins[shown] for shown in self._by_node.get(node_id, ())]
 
+    def speaks_for(self, shown: str, node_id: str) -> bool:
+        """Whether this certificate is pinned for this node, which is active."""
+        pin = self._pins.get(shown)
+        return pin is not None and pin.node_id == node_id and pin.state is PinState.ACTIVE
+
     def add(self, der: bytes, node_id: str, state: PinState = PinState.ACTIVE) -> Pin:
         """Pins a certificate; PinRefusedError where it must not be. Pinned already: its state is set."""
         pin = Pin(self._judge(der, node_id, state), der, node_id, state)

@@ -33,12 +33,13 @@ class TlsStream(trio.abc.Stream):
     """
 
     __slots__ = (
-        *("__weakref__", "_answered", "_incoming", "_is_sending", "_outgoing", "_raw", "_reads", "_sent", "_sound"),
-        *("_tls", "_unsent", "_untaken", "_untold"),
+        *("__weakref__", "_answered", "_fileno", "_incoming", "_is_sending", "_outgoing", "_raw", "_reads", "_sent"),
+        *("_sound", "_tls", "_unsent", "_untaken", "_untold"),
     )
 
     def __init__(self, raw: trio.SocketStream, context: ssl.SSLContext, host: str | None = None) -> None:
         self._raw = raw
+        self._fileno = raw.socket.fileno
         self._incoming = ssl.MemoryBIO()
         self._outgoing = ssl.MemoryBIO()
         self._tls = context.wrap_bio(self._incoming, self._outgoing, server_side=host is None, server_hostname=host)
@@ -256,7 +257,7 @@ class TlsStream(trio.abc.Stream):
 
     def _descriptor(self) -> int:
         """Asked for each time: its number may be another's once the socket is closed."""
-        descriptor = self._raw.socket.fileno()
+        descriptor = self._fileno()
         if descriptor < 0:
             raise trio.ClosedResourceError("the socket was closed")
         return descriptor

@@ -55,6 +55,24 @@ def test_a_pin_is_found_by_exactly_its_certificate() -> None:
     assert table.find(b"") is None
 
 
+def test_a_certificate_speaks_for_its_own_node_while_that_is_active() -> None:
+    """rules K33: for no other one, and for nobody who is not pinned, revoked or removed; again once it is active."""
+    table = PinTable()
+    table.add(ALICE, "alice")
+    table.add(BOB, "bob")
+    assert table.speaks_for(fingerprint(ALICE), "alice")
+    assert not table.speaks_for(fingerprint(ALICE), "bob")
+    assert not table.speaks_for(fingerprint(ALICE_2), "alice")
+    for state in (PinState.REVOKED, PinState.REMOVED):
+        table.set_state("alice", state)
+        assert not table.speaks_for(fingerprint(ALICE), "alice")
+        assert table.speaks_for(fingerprint(BOB), "bob")
+    table.set_state("alice", PinState.ACTIVE)
+    assert table.speaks_for(fingerprint(ALICE), "alice")
+    table.remove(fingerprint(ALICE))
+    assert not table.speaks_for(fingerprint(ALICE), "alice")
+
+
 def test_what_must_not_be_pinned() -> None:
     """threats M02, M04, D-30, D-31, rules K34: each refusal leaves the table, and a good one goes through after it."""
     table = PinTable(own=[BOB])
