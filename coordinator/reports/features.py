@@ -32,6 +32,7 @@ CANDIDATES, AUTHORITIES = "candidates", Feature("authorities", "0.1.0")
 NEEDED: Mapping[str, Feature] = {
     CONFIG: Feature("config", "0.1.0")
 }  # by scope type; the other types, every agent reads
+_ASKED = frozenset({CANDIDATES, AUTHORITIES.id, *(feature.id for feature in NEEDED.values())})
 
 
 def unreadable_scopes(scopes: Iterable[Scope], features: Set[str] | None) -> dict[Scope, Feature]:
@@ -57,8 +58,7 @@ def reads_authorities(features: Set[str] | None) -> bool:
 
 def missing(features: Set[str] | None) -> frozenset[str]:
     """The features that it lacks of those by which it is told more, or less."""
-    asked = frozenset({CANDIDATES, AUTHORITIES.id, *(feature.id for feature in NEEDED.values())})
-    return frozenset() if features is None else asked - features
+    return frozenset() if features is None else _ASKED - features
 
 
 def parse(text: str | None) -> frozenset[str] | None:

@@ -13,7 +13,6 @@ import json
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from types import MappingProxyType
 
 from sqlalchemy import bindparam, delete, func, select, update
 
@@ -26,8 +25,7 @@ from coordinator.reports import features, refusal_records
 from coordinator.reports.checkin import Comparison, ReportedMark, compare_all
 from coordinator.reports.heartbeat_form import ReceivedHeartbeat
 from coordinator.reports.report_check import Claim, doubtful, listed_marks
-from coordinator.reports.report_merge import Known, NodeRecord, RecordedAnswer, merge
-from snapshot import canonical
+from coordinator.reports.report_merge import Known, NodeRecord, RecordedAnswer, RecordedMarks, merge
 
 ACTION = "features"
 FOLLOWED, FOLLOWED_IN_S = 4, 3_600
@@ -125,10 +123,11 @@ def _follow_features(
     undone, the next report does: the record has what was reported before. Each time all that was held back is signed
     anew, so one that says now this, now that is followed FOLLOWED times an hour.
     """
+    known = {node_id: kept.features if kept else None for node_id, (kept, _) in reported.items()}
     changed = {
-        node_id: (features.text(kept.features if kept else None), features.text(report))
-        for node_id, (kept, report) in sorted(reported.items())
-        if features.missing(kept.features if kept else None) != features.missing(report)
+        node_id: (features.text(known[node_id]), features.text(report))
+        for node_id, (_, report) in sorted(reported.items())
+        if known[node_id] != report and features.missing(known[node_id]) != features.missing(report)
     }
     if changed:
         with database.read() as transaction:
@@ -179,9 +178,14 @@ class _Published:
         return cls(doubtful(transaction, claims), listed_marks(transaction, behind))
 
     def of(self, each: ReceivedHeartbeat) -> Known:
+        if not self.doubts and not self.announced:
+            return _NOTHING
         found = ((scope, self.doubts.get((each.node_id, scope, mark))) for scope, mark in each.active.items())
-        doubts = {scope: doubt for scope, doubt in found if doubt is not None} if self.doubts else {}
+        doubts = {scope: doubt for scope, doubt in found if doubt is not None}
         return Known(doubts, self.announced.get(each.node_id))
+
+
+_NOTHING = Known()
 
 
 def _records(transaction: Transaction, node_ids: Sequence[str]) -> dict[str, tuple[NodeRecord | None, int]]:
@@ -205,10 +209,6 @@ def _records(transaction: Transaction, node_ids: Sequence[str]) -> dict[str, tup
 
 
 def _status_row(each: ReceivedHeartbeat, merged: NodeRecord, now: float, *, behind: bool) -> dict[str, object]:
-    marks = {  # in form: numbers and a hash need no escapes
-        scope: f'[{mark.authority_epoch},{mark.config_version},"{mark.content_hash}"]'
-        for scope, mark in merged.recorded.items()
-    }
     return {
         "node_id": each.node_id,
         "last_seen": now,
@@ -221,7 +221,7 @@ def _status_row(each: ReceivedHeartbeat, merged: NodeRecord, now: float, *, behi
         "head_generation": each.head.config_version,
         "head_grade": each.head_grade,
         "behind": behind,
-        "recorded": canonical.join(marks),
+        "recorded": merged.recorded.text,
         "acknowledged_event": merged.acknowledged_event,
         "body": each.body,
         "features": features.text(merged.features),  # as before, until its head is to follow
@@ -230,8 +230,18 @@ def _status_row(each: ReceivedHeartbeat, merged: NodeRecord, now: float, *, behi
 
 def _history_rows(rows: Mapping[str, Mapping[str, object]], now: float, history: History) -> list[dict[str, object]]:
     slot = int(now // history.slot_s) % history.slots
-    names = ("node_id", "state", "mode", "head_generation", "head_grade")
-    return [{"slot": slot, "at": now, **{name: rows[node_id][name] for name in names}} for node_id in sorted(rows)]
+    return [
+        {
+            "slot": slot,
+            "at": now,
+            "node_id": node_id,
+            "state": row["state"],
+            "mode": row["mode"],
+            "head_generation": row["head_generation"],
+            "head_grade": row["head_grade"],
+        }
+        for node_id, row in sorted(rows.items())
+    ]
 
 
 def _event_rows(batch: Sequence[ReceivedHeartbeat], now: float) -> list[dict[str, object]]:
@@ -242,16 +252,16 @@ def _event_rows(batch: Sequence[ReceivedHeartbeat], now: float) -> list[dict[str
     return [{**row, "received_at": now} for row in rows]
 
 
-def _marks(text: str) -> Mapping[str, ReportedMark]:
+def _marks(text: str) -> RecordedMarks:
     """What is long is not remembered: of nodes with a thousand scopes, and each change, it would be gigabytes."""
     return _marks_of(text) if len(text) <= MARKS_REMEMBERED else _read_marks(text)
 
 
 @lru_cache(maxsize=records.TEXTS_REMEMBERED)
-def _marks_of(text: str) -> Mapping[str, ReportedMark]:
+def _marks_of(text: str) -> RecordedMarks:
     """The same from one report of a node to the next, until it has something new."""
     return _read_marks(text)
 
 
-def _read_marks(text: str) -> Mapping[str, ReportedMark]:
-    return MappingProxyType({scope: ReportedMark(*mark) for scope, mark in json.loads(text).items()})  # our own writing
+def _read_marks(text: str) -> RecordedMarks:
+    return RecordedMarks({scope: ReportedMark(*mark) for scope, mark in json.loads(text).items()})  # our own writing

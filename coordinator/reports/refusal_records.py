@@ -149,6 +149,8 @@ def forget(transaction: Transaction, rows: Sequence[Mapping[str, object]]) -> No
 
 def _scopes_to_look_at(each: ReceivedHeartbeat, kept: Mapping[str, KeptRefusal]) -> list[str]:
     """The scopes of which it may say something new: nearly always none."""
+    if not each.refused and not kept:
+        return []
     return sorted((each.refused.keys() | kept.keys()) - NOT_OURS)
 
 

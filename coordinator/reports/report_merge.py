@@ -5,12 +5,39 @@ merge(record, heartbeat, known)    the new record, and how the report stands aga
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 
 from coordinator.database.documents import TRUST_BUNDLE
 from coordinator.reports.checkin import Comparison, ReportedMark, compare, compare_all
 from coordinator.reports.heartbeat_form import ReceivedHeartbeat
 from snapshot import canonical
 from wire.messages import SCOPES_MAX
+
+
+class RecordedMarks(dict[str, ReportedMark]):
+    """By scope what is on record of one node; nobody changes it once it is made. Its texts are written once: from one
+    report of a node to the next it is the same (heartbeats.py).
+    """
+
+    @cached_property
+    def text(self) -> str:
+        """As it is kept: numbers and a hash, which need no escapes."""
+        return canonical.join(
+            {
+                scope: f'[{mark.authority_epoch},{mark.config_version},"{mark.content_hash}"]'
+                for scope, mark in self.items()
+            }
+        )
+
+    @cached_property
+    def answer(self) -> str:
+        """As a node is told of it (protocol 3)."""
+        return canonical.join(
+            {
+                scope: f'{{"authority_epoch":{mark.authority_epoch},"config_version":{mark.config_version}}}'
+                for scope, mark in self.items()
+            }
+        )
 
 
 @dataclass(frozen=True)
@@ -20,7 +47,7 @@ class NodeRecord:
     """
 
     incarnation: str = ""
-    recorded: Mapping[str, ReportedMark] = field(default_factory=dict)
+    recorded: RecordedMarks = field(default_factory=RecordedMarks)
     acknowledged_event: int = 0
     features: frozenset[str] | None = None
 
@@ -52,17 +79,13 @@ class RecordedAnswer:
 
     generation: int
     acknowledged_event: int
-    recorded: Mapping[str, ReportedMark]
+    recorded: RecordedMarks
     comparisons: Mapping[str, Comparison]
 
     def to_bytes(self) -> bytes:
-        """As protocol 3 has it, in canonical JSON, written at once: numbers and the names of scopes need no escapes."""
-        recorded = {
-            scope: f'{{"authority_epoch":{mark.authority_epoch},"config_version":{mark.config_version}}}'
-            for scope, mark in self.recorded.items()
-        }
+        """As protocol 3 has it, in canonical JSON."""
         numbers = f'"acknowledged_event":{self.acknowledged_event},"directives":[],"generation":{self.generation}'
-        return f'{{{numbers},"recorded":{canonical.join(recorded)}}}'.encode()
+        return f'{{{numbers},"recorded":{self.recorded.answer}}}'.encode()
 
     @property
     def is_behind(self) -> bool:
@@ -79,9 +102,22 @@ def merge(
     where its head lists the scope no more (rules S3, S87).
     """
     record, known = previous or NodeRecord(), known or Known()
-    marks = dict(record.recorded)
+    differs = compare_all(record.recorded, heartbeat.active)
+    if not differs and not heartbeat.journal and record.incarnation == heartbeat.incarnation:
+        return record, differs  # nearly every report
+    marks, noted = _follow_marks(record, heartbeat, known, differs)
+    is_same = record.incarnation == heartbeat.incarnation
+    acknowledged = [record.acknowledged_event] if is_same else [0]
+    acknowledged += [sequence for sequence, _ in heartbeat.journal]
+    return NodeRecord(heartbeat.incarnation, marks, max(acknowledged), record.features), noted
+
+
+def _follow_marks(
+    record: NodeRecord, heartbeat: ReceivedHeartbeat, known: Known, differs: Mapping[str, Comparison]
+) -> tuple[RecordedMarks, Mapping[str, Comparison]]:
+    marks = RecordedMarks(record.recorded)
     noted: dict[str, Comparison] = {}
-    for scope, found in compare_all(record.recorded, heartbeat.active).items():
+    for scope, found in differs.items():
         verdict = known.verdict(scope, found, heartbeat.active.get(scope))
         if verdict is not Comparison.EQUAL:
             noted[scope] = verdict
@@ -90,8 +126,5 @@ def merge(
         else:
             del marks[scope]
     if len(marks) > SCOPES_MAX:  # no honest node comes there: what it does not name any more is forgotten
-        marks = {scope: mark for scope, mark in marks.items() if scope in heartbeat.active}
-    is_same = record.incarnation == heartbeat.incarnation
-    acknowledged = [record.acknowledged_event] if is_same else [0]
-    acknowledged += [sequence for sequence, _ in heartbeat.journal]
-    return NodeRecord(heartbeat.incarnation, marks, max(acknowledged), record.features), noted
+        marks = RecordedMarks({scope: mark for scope, mark in marks.items() if scope in heartbeat.active})
+    return marks, noted

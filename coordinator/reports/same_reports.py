@@ -18,16 +18,14 @@ T = TypeVar("T")
 
 MOST_REMEMBERED = 20_000  # of about 1 KiB
 TEXT_BYTES = 2_048  # beside the scopes: what is longer is no report of a node at rest
-_NUMBER = re.compile(rb"(?:0|[1-9][0-9]{0,14})(?=[,}])")
-_CLOCK = re.compile(rb'(?:[01][0-9]|2[0-3]):[0-5][0-9]:[0-5][0-9](?=Z")')
-_DAY = re.compile(rb'"[0-9]{4}-[0-9]{2}-[0-9]{2}T')
-_SIGN = re.compile(rb"-?")
-# In the order in which an agent writes them: the name, what stays of the value, and what does not.
+_NUMBER = re.compile(rb"-?(0|[1-9][0-9]{0,14})(?=[,}])")
+_CLOCK = re.compile(rb'"[0-9]{4}-[0-9]{2}-[0-9]{2}T((?:[01][0-9]|2[0-3]):[0-5][0-9]:[0-5][0-9])(?=Z")')
+# In the order in which an agent writes them: the name, and the value, whose group is what does not stay.
 _TIMES = (
-    (b'"offset_floor_s":', _SIGN, _NUMBER),
-    (b'"age_s":', _SIGN, _NUMBER),
-    (b'"sent_at":', _DAY, _CLOCK),
-    (b'"uptime_s":', _SIGN, _NUMBER),
+    (b'"offset_floor_s":', _NUMBER),
+    (b'"age_s":', _NUMBER),
+    (b'"sent_at":', _CLOCK),
+    (b'"uptime_s":', _NUMBER),
 )
 
 
@@ -60,12 +58,12 @@ def key_of(around: bytes, scopes: bytes) -> bytes | None:
         return None
     parts = [scopes]
     last = 0
-    for name, kept, gone in _TIMES:
+    for name, value in _TIMES:
         place = around.find(name, last)
-        stays = kept.match(around, place + len(name)) if place >= 0 else None
-        found = gone.match(around, stays.end()) if stays is not None else None
+        found = value.match(around, place + len(name)) if place >= 0 else None
         if found is not None:
-            parts.append(around[last : found.start()])
-            last = found.end()
+            start, end = found.span(1)
+            parts.append(around[last:start])
+            last = end
     parts.append(around[last:])
     return hashlib.sha256(b"%d %b" % (len(parts), b"\0".join(parts))).digest()

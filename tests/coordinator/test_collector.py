@@ -12,7 +12,7 @@ from coordinator.reports import heartbeats
 from coordinator.reports.checkin import ReportedMark
 from coordinator.reports.collector import HeartbeatCollector, NotRecorded
 from coordinator.reports.heartbeat_form import ReceivedHeartbeat
-from coordinator.reports.report_merge import RecordedAnswer
+from coordinator.reports.report_merge import RecordedAnswer, RecordedMarks
 from tests.coordinator.candidates import NOW, admit, contents, found
 from tests.coordinator.reports import events, heartbeat
 
@@ -30,7 +30,10 @@ class Disk:
         if self.fails:
             raise OperationalError("insert", {}, Exception("disk"))
         self.batches.append([each.node_id for each in batch])
-        return [RecordedAnswer(number, 0, {"route_policy": ReportedMark(1, 1)}, {}) for number, _ in enumerate(batch)]
+        return [
+            RecordedAnswer(number, 0, RecordedMarks({"route_policy": ReportedMark(1, 1)}), {})
+            for number, _ in enumerate(batch)
+        ]
 
 
 async def test_reports_share_a_commit_and_are_answered_after_it(autojump_clock) -> None:
