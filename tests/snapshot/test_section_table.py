@@ -90,6 +90,8 @@ def test_an_increment_makes_the_same_of_a_table(
     after, table = manifest.state_after(state, changes), read_state(manifest.state_bytes(state))
     assert state_bytes(state_after(table, changes)) == manifest.state_bytes(after)
     assert dict(state_after(table, changes).items()) == after
+    assert len(table) == len(state)
+    assert len(state_after(table, changes)) == len(after), "counted on from that of the table"
 
 
 @given(STATES, CHANGES)
