@@ -21,9 +21,9 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import field
 
-from agent.files.entry_pieces import Piece, Pieces, ReadSection
+from agent.files.entry_pieces import Pieces, ReadSection
 from agent.files.maps import EMPTY_BYTES, ROUTES, ROUTES_SCOPE, parts_of
-from agent.files.routes_file import MOST_EDITED, RoutesLayout
+from agent.files.routes_file import MOST_EDITED, RoutesEditor, RoutesLayout
 from snapshot import canonical
 from snapshot.content import is_part
 from snapshot.egress import RESOURCES, usable_entries
@@ -41,40 +41,48 @@ LOOKED_UP_SHARE = 32  # one part looked up takes as long as so many added up
 @frozen
 class EntryFile:
     """`pieces` makes the bytes from those of the sections, a part at a time. `entry`: their hash and size, or where
-    `read_entry` is asked for these a hash of what they are made from, and the most that they can be. `edit`: the same
-    from the file that has this entry; None where all is to be read.
+    `read_entry` is asked for these a hash of what they are made from, and the most that they can be. `editor`: how it
+    is made of a file that is there.
     """
 
     path: str
     entry: SectionEntry
     pieces: Pieces
     read_entry: Callable[[], SectionEntry] | None = None
-    edit: Callable[[ReadSection, SectionEntry], Iterable[Piece] | None] | None = None
+    editor: RoutesEditor | None = None
 
 
 @mutable
-class PartsSize:
-    """Of the parts of the routes in bytes: of one state from that before it, since to add up those of 10,000 parts
-    takes longer than all else about a file of which one has changed.
+class PartsSum:
+    """Of the parts of the routes, which they are and their size: `key` is another one wherever they are, and `size` is
+    in bytes. Of one state from that before it: to go through 10,000 parts takes longer than all else about a file of
+    which one has changed. So what is said of the same parts again may be another key, by which a file is made again.
     """
 
+    key: bytes = b""
+    size: int = 0
     _state: Mapping[str, SectionEntry] = field(default_factory=dict)
-    _size: int = 0
 
-    def of(self, state: Mapping[str, SectionEntry]) -> int:
+    def follow(self, state: Mapping[str, SectionEntry]) -> None:
         if self._state:
-            changed = [name for name in differing(self._state, state) if is_part(name, ROUTES)]
+            changed = sorted(name for name in differing(self._state, state) if is_part(name, ROUTES))
         if not self._state or len(changed) > min(MOST_EDITED, len(state) // LOOKED_UP_SHARE):
-            self._size = sum(sizes_of(parts_of(ROUTES_SCOPE, ROUTES, state)))
-        else:
-            self._size += sum(_size_of(state, name) - _size_of(self._state, name) for name in changed)
+            parts = parts_of(ROUTES_SCOPE, ROUTES, state)
+            self.key, self.size = _key_of(state_bytes(parts)), sum(sizes_of(parts))
+        elif changed:
+            before, after = ([each.get(name) for name in changed] for each in (self._state, state))
+            self.key = _key_of(self.key, *(_row_of(name, entry) for name, entry in zip(changed, after, strict=True)))
+            self.size += sum(entry.size for entry in after if entry) - sum(entry.size for entry in before if entry)
         self._state = state
-        return self._size
 
 
-def _size_of(state: Mapping[str, SectionEntry], name: str) -> int:
-    entry = state.get(name)
-    return 0 if entry is None else entry.size
+def _row_of(name: str, entry: SectionEntry | None) -> bytes:
+    """No name has a line break."""
+    return f"{name}\n{'' if entry is None else entry.text()}\n".encode()
+
+
+def _key_of(*pieces: bytes) -> bytes:
+    return hashlib.sha256(b"".join((ROUTES_FILE.encode(), b"\n", *pieces))).digest()
 
 
 @mutable
@@ -85,7 +93,7 @@ class MadeEntries:
     """
 
     routes: RoutesLayout = field(default_factory=RoutesLayout)
-    parts_size: PartsSize = field(default_factory=PartsSize)
+    parts: PartsSum = field(default_factory=PartsSum)
     _kept: OrderedDict[bytes, SectionEntry | None] = field(default_factory=OrderedDict)
 
     def of(self, key: bytes, pieces: Pieces, read: ReadSection) -> SectionEntry | None:
@@ -137,13 +145,10 @@ def _routes_file(state: Mapping[str, SectionEntry], read: ReadSection, made: Mad
         assert entry is not None  # noqa: S101 - a map of nothing has its brackets
         return entry
 
-    def edit(read: ReadSection, held: SectionEntry) -> Iterable[Piece] | None:
-        return made.routes.edit(key, state, read, bytes.fromhex(held.sha256))
-
-    parts = parts_of(ROUTES_SCOPE, ROUTES, state)
-    key = _Source(ROUTES_FILE, parts, pieces).key
-    most = EMPTY_BYTES + made.parts_size.of(state)
-    return EntryFile(ROUTES_FILE, SectionEntry(key.hex(), most), pieces, read_entry, edit)
+    made.parts.follow(state)
+    key, size = made.parts.key, made.parts.size
+    editor = RoutesEditor(made.routes, key, state)
+    return EntryFile(ROUTES_FILE, SectionEntry(key.hex(), EMPTY_BYTES + size), pieces, read_entry, editor)
 
 
 def _sources(scope: str, sections: Mapping[str, SectionEntry], revoked: frozenset[str]) -> Iterator[_Source]:

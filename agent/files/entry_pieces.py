@@ -1,4 +1,6 @@
-"""What a projected file is written from: bytes, and pieces of the file that it takes the place of."""
+"""What a projected file is written from: bytes, and pieces of the file that it takes the place of; or what is written
+into one of before.
+"""
 
 from collections.abc import Callable, Iterable
 from typing import NamedTuple
@@ -9,6 +11,13 @@ class CopiedPiece(NamedTuple):
 
     offset: int
     size: int
+
+
+class PlacedPiece(NamedTuple):
+    """Bytes that lie from there on."""
+
+    offset: int
+    data: bytes
 
 
 Piece = bytes | CopiedPiece

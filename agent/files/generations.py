@@ -15,7 +15,7 @@ import contextlib
 import errno
 import os
 import stat
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence, Set
 from dataclasses import field
 from enum import StrEnum
 from itertools import accumulate, islice
@@ -32,6 +32,11 @@ MOST_BYTES = 1 << 30
 # Of all of them. A tmpfs counts each link as an inode, and /run has 800,000 for all programs of the machine: a scope of
 # 10,000 sections that changes each second would take them within its minute.
 MOST_NAMES = 100_000
+# Of those that are over, kept since the next ones are made of them (former_folders.py), while there is plenty of room.
+MOST_SPARES, MOST_SPARE_NAMES = 4, 50_000
+SPARE_S = 3600.0
+SPARE_SHARE = 8  # of the bytes that are allowed
+FREE_INODES = 0.25  # of the file system: with fewer there are no spares
 BLOCK_BYTES = 4096
 ROOT_UID = 0
 OVER = ".over-"  # the name of a folder that is taken apart begins so
@@ -81,6 +86,17 @@ class Permissions:
         return is_ours and list_of(descriptor) == wanted
 
 
+@frozen
+class Size:
+    """Of a folder: how many files, and the bytes on disk of those that it did not have from the one before."""
+
+    names: int
+    own_bytes: int
+
+
+NOTHING = Size(0, 0)
+
+
 @mutable
 class Generations:
     """One writer. `grace_s`: how long a folder stays after it was replaced, at least, while there is room for it."""
@@ -91,7 +107,7 @@ class Generations:
     grace_s: float = 60.0
     most_bytes: int = MOST_BYTES
     _retired: dict[str, float] = field(default_factory=dict)
-    _names: dict[str, int] = field(default_factory=dict)  # in each folder that this process has made
+    _sizes: dict[str, Size] = field(default_factory=dict)  # of each folder that this process has made
     _at_most: int | None = None  # bytes that there are on disk, no more; None: nobody has looked
 
     @property
@@ -164,15 +180,15 @@ class Generations:
                 _remove(making, folders)
                 raise
 
-    def use(self, label: str, names: int) -> None:
-        """The one step that readers see. `names`: how many files are in it."""
+    def use(self, label: str, size: Size) -> None:
+        """The one step that readers see."""
         temporary = f".{self.name}.link-{label}"
         with self._root() as root:
             self._current(root)  # FilesError while nothing has been touched
             _remove(temporary, root)
             os.symlink(self._target(label), temporary, dir_fd=root)
             os.rename(temporary, self.name, src_dir_fd=root, dst_dir_fd=root)
-        self._names[label] = names
+        self._sizes[label] = size
 
     def labels(self) -> set[str]:
         with self._folders() as folders:
@@ -194,6 +210,11 @@ class Generations:
             raise FilesError(FilesFault.FILES_FULL, text)
         self._at_most += needed
 
+    def give_back(self, unneeded: int) -> None:
+        """Of what there was room made for: bytes that were there already."""
+        if self._at_most is not None:
+            self._at_most -= unneeded
+
     def drop_old(self) -> None:
         """All but the folder in use; who has opened one keeps it."""
         self.collect(0.0, all_of_them=True)
@@ -213,14 +234,19 @@ class Generations:
             (label for place, label in enumerate(self._by_age(now), 1) if self._is_outlived(place, label, now)), None
         )
 
-    def collect(self, now: float, *, all_of_them: bool = False) -> int:
-        """Removes folders that were replaced; how many. `now` may come from any clock that does not go back."""
+    def collect(self, now: float, *, spared: Set[str] = frozenset(), all_of_them: bool = False) -> int:
+        """Removes folders that were replaced; how many. `now` may come from any clock that does not go back. Of those
+        that are over a few of the `spared` stay.
+        """
         by_age = self._by_age(now)
-        counted = accumulate(map(self._names_in, by_age), initial=self._names_in(self.current()))
+        counted = accumulate((self._size(label).names for label in by_age), initial=self._size(self.current()).names)
+        spares = set() if all_of_them else self._spares(by_age, spared, now)
         gone = [
             label
             for index, (label, names) in enumerate(zip(by_age, islice(counted, 1, None), strict=True))
-            if all_of_them or self._is_over(index, label, now) or (index >= KEPT and names > MOST_NAMES)
+            if all_of_them
+            or (label not in spares and self._is_over(index, label, now))
+            or (index >= KEPT and names > MOST_NAMES)
         ]
         with self._folders() as folders:
             for label in gone:
@@ -230,16 +256,36 @@ class Generations:
                 _remove(name, folders)
         return len(gone)
 
+    def _spares(self, by_age: Sequence[str], spared: Set[str], now: float) -> set[str]:
+        """The youngest, as far as there is room for them that nobody else has a use for."""
+        found, names, own_bytes = set[str](), 0, 0
+        for index, label in enumerate(by_age[:MOST_KEPT]):
+            if label not in spared or not self._is_outlived(index, label, now):
+                continue
+            size = self._size(label)
+            names, own_bytes = names + size.names, own_bytes + size.own_bytes
+            is_too_much = names > MOST_SPARE_NAMES or own_bytes > self.most_bytes // SPARE_SHARE
+            if len(found) == MOST_SPARES or is_too_much or now >= self._retired[label] + self.grace_s + SPARE_S:
+                break
+            found.add(label)
+        return found if found and self._has_free_inodes() else set()
+
+    def _has_free_inodes(self) -> bool:
+        """A file system that does not count them has plenty."""
+        with self._root() as root:
+            found = os.fstatvfs(root)
+        return not found.f_files or found.f_favail >= found.f_files * FREE_INODES
+
     def _by_age(self, now: float) -> list[str]:
         """Those that were replaced, the youngest first."""
         present = self.labels()
         old = present - {self.current()}
         self._retired = {label: self._retired.get(label, now) for label in old}
-        self._names = {label: names for label, names in self._names.items() if label in present}
+        self._sizes = {label: size for label, size in self._sizes.items() if label in present}
         return sorted(old, key=lambda label: (self._retired[label], label), reverse=True)
 
-    def _names_in(self, label: str | None) -> int:
-        return self._names.get(label, 0) if label is not None else 0
+    def _size(self, label: str | None) -> Size:
+        return self._sizes.get(label, NOTHING) if label is not None else NOTHING
 
     def _is_over(self, index: int, label: str, now: float) -> bool:
         return index >= MOST_KEPT or self._is_outlived(index, label, now)

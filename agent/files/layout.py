@@ -12,6 +12,7 @@ from functools import cached_property
 
 from agent.files.entry_files import MadeEntries, entry_files
 from agent.files.entry_pieces import Piece, Pieces, ReadSection
+from agent.files.routes_file import RoutesEditor
 from snapshot import canonical
 from snapshot.config_files import FILES, parse_index
 from snapshot.frozen import frozen
@@ -31,11 +32,11 @@ class ProjectedFile:
     names: tuple[str, ...] = field(default=(), compare=False)
     made: Pieces | None = field(default=None, compare=False)  # of what is no section's own bytes
     read_entry: Callable[[], SectionEntry] | None = field(default=None, compare=False)  # where the part is not its hash
-    edit: Callable[[ReadSection, SectionEntry], Iterable[Piece] | None] | None = field(default=None, compare=False)
+    editor: RoutesEditor | None = field(default=None, compare=False)
 
     def pieces(self, read: ReadSection, held: "ProjectedFile | None" = None) -> Iterable[Piece]:
         """Its bytes, a section at a time, and what of `held`, in whose place it comes, can be copied."""
-        edited = self.edit(read, held.parts[0]) if self.edit is not None and held is not None else None
+        edited = self.editor.edit(read, held.parts[0]) if self.editor is not None and held is not None else None
         if edited is not None:
             return edited
         return map(read, self.names) if self.made is None else self.made(read)
@@ -51,7 +52,7 @@ class ProjectedFile:
 
     def identity(self) -> "ProjectedFile":
         """What tells it from others, without what has made it: that holds on to each part's name and hash."""
-        return replace(self, made=None, read_entry=None, edit=None)
+        return replace(self, made=None, read_entry=None, editor=None)
 
     def mode_within(self, configured: int) -> int:
         """What is declared, never wider than what is configured; who may read may execute what is declared so."""
@@ -92,7 +93,7 @@ class ProjectedScope:
             return {f"{place}/{path}": file for path, file in self._config_files()}
         made = entry_files(self.scope, self.sections, self.read, self.made, self.revoked)
         return {
-            file.path: ProjectedFile((file.entry,), made=file.pieces, read_entry=file.read_entry, edit=file.edit)
+            file.path: ProjectedFile((file.entry,), made=file.pieces, read_entry=file.read_entry, editor=file.editor)
             for file in made
         }
 

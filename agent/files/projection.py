@@ -40,10 +40,11 @@ from dataclasses import field, replace
 
 from agent.files.entry_files import MadeEntries
 from agent.files.file_access import FileAccess
+from agent.files.former_files import FormerFile
 from agent.files.former_folders import FormerFolders, Successor
-from agent.files.generations import FilesError, FilesFault, Generations, Permissions, on_disk
+from agent.files.generations import FilesError, FilesFault, Generations, Permissions, Size, on_disk
 from agent.files.layout import ProjectedFile, ProjectedScope, folder_of, stem_of
-from agent.files.scope_files import Kept, bring_up_scope, open_place, write_file, write_scope
+from agent.files.scope_files import FormerScope, Kept, bring_up_scope, open_place, write_file, write_scope
 from snapshot import canonical
 from snapshot.frozen import mutable
 from snapshot.identifiers import CONFIG, format_time
@@ -100,7 +101,7 @@ class Projection:
         changed = indexes[INDEX] != self._index
         if changed:
             self._replace(generation, scopes, indexes, now)
-        self.generations.collect(now)
+        self.generations.collect(now, spared=self._former.useful())
         return changed
 
     def withdraw(self, generation: int, now: float) -> None:
@@ -228,16 +229,18 @@ class Projection:
         whose = self._whose(scopes)
         kept = {scope.scope: self._find_kept(scope, whose) for scope in scopes}
         new = [size for scope in scopes for size in kept[scope.scope].sizes_of_the_others(scope)]
-        self.generations.make_room(sum(map(on_disk, [*new, *map(len, indexes.values())])))
+        own = sum(map(on_disk, [*new, *map(len, indexes.values())]))
+        self.generations.make_room(own)
         label = self._next_label(generation)
         with self.generations.fresh(label) as folder:
-            made_at = self._fill(folder, scopes, whose, kept, now)
+            found = self._fill(folder, scopes, whose, kept, now)
             self._fill_indexes(folder, indexes, whose)
-        self.generations.use(label, sum(len(scope.signed_sections) + len(scope.others) for scope in scopes))
+        names = sum(len(scope.signed_sections) + len(scope.others) for scope in scopes)
+        self.generations.use(label, Size(names, own))
         if any(self._given.get(place, permissions) != permissions for place, permissions in whose.items()):
             self.generations.drop_old()  # they are for whom these are not any more
         made = [_successor(scope, whose[folder_of(scope.scope)], kept[scope.scope]) for scope in scopes]
-        self._former.note(label, made, self.generations.labels(), made_at)
+        self._former.note(label, made, self.generations.labels(), found)
         self._signed = {scope.scope: scope.signed_sections for scope in scopes}
         self._others = {path: file.identity() for scope in scopes for path, file in scope.others.items()}
         self._given, self._present, self._index = {**whose}, label, indexes[INDEX]
@@ -249,9 +252,9 @@ class Projection:
         whose: Mapping[str, Permissions],
         kept: Mapping[str, Kept],
         now: float,
-    ) -> dict[str, int]:
+    ) -> dict[str, tuple[int, FormerFile | None]]:
         """Written, or linked from the present folder; or a former one that is over, brought up. By scope, when a file
-        came to its folder or went last.
+        came to its folder or went last, and its large file.
         """
         over = self.generations.next_over(now) if self._present is not None else None
         behind: dict[str, Set[str]] = {}
@@ -263,14 +266,14 @@ class Projection:
             for scope in scopes:
                 permissions, has = whose[folder_of(scope.scope)], kept[scope.scope]
                 if over is not None and scope.scope in behind and _is_moved(folder_of(scope.scope), former, folder):
-                    made_at = self._former.made_at(over, scope.scope)
-                    bring_up_scope(folder, scope, permissions, has, behind[scope.scope], made_at, before)
+                    was = FormerScope(former, behind[scope.scope], *self._former.found(over, scope.scope))
+                    self.generations.give_back(bring_up_scope(folder, scope, permissions, has, was, before))
                 else:
                     write_scope(folder, scope, permissions, has, before)
         for place in {above for scope in scopes for above in scope.shared_places}:
             with open_place(folder, place) as made:
                 whose[place].give(made, whose[place].folder_mode)
-        return {scope.scope: os.stat(folder_of(scope.scope), dir_fd=folder).st_mtime_ns for scope in scopes}
+        return {scope.scope: (_made_at(folder, scope), _large_file(folder, scope)) for scope in scopes}
 
     def _open(self, label: str | None) -> contextlib.AbstractContextManager[int]:
         return self.generations.open_folder(label) if label is not None else contextlib.nullcontext(-1)
@@ -324,6 +327,18 @@ class Projection:
 def _successor(scope: ProjectedScope, permissions: Permissions, kept: Kept) -> Successor:
     changed = None if kept.but_sections is None else kept.but_sections | kept.gone
     return Successor(scope.scope, scope.signed_sections.keys(), permissions, changed)
+
+
+def _made_at(folder: int, scope: ProjectedScope) -> int:
+    return os.stat(folder_of(scope.scope), dir_fd=folder).st_mtime_ns
+
+
+def _large_file(folder: int, scope: ProjectedScope) -> FormerFile | None:
+    """That which a later generation may be made of."""
+    for path, file in scope.others.items():
+        if file.editor is not None and (shape := file.editor.shape) is not None:
+            return FormerFile.at(path, folder, shape)
+    return None
 
 
 def _is_moved(place: str, former: int, folder: int) -> bool:

@@ -1,7 +1,8 @@
 """The files of one scope in a new generation: written, linked from the present one, or those of a folder of before.
 
     write_scope      all of them
-    bring_up_scope   where its own folder is one that was taken (former_folders.py): what it is behind in
+    bring_up_scope   where its own folder is one that was taken (former_folders.py): what it is behind in; and a large
+                     file beside it likewise (former_files.py)
     write_file       one file, a piece at a time
 
 All by descriptor, and no link is followed (generations.py).
@@ -14,7 +15,8 @@ from collections.abc import Container, Iterable, Iterator, Mapping, Set
 from dataclasses import field
 
 from agent.files.entry_pieces import CopiedPiece, Piece
-from agent.files.generations import Permissions
+from agent.files.former_files import FormerFile, is_open_here_alone, take_file, write_pieces
+from agent.files.generations import Permissions, on_disk
 from agent.files.layout import ProjectedFile, ProjectedScope, folder_of
 from snapshot.frozen import frozen
 
@@ -43,6 +45,18 @@ class Kept:
 NOTHING = Kept()
 
 
+@frozen
+class FormerScope:
+    """What a former generation has of a scope: in `folder`, a descriptor; behind in these sections. `made_at`: when its
+    own folder was. `file`: its large file.
+    """
+
+    folder: int
+    behind: Set[str]
+    made_at: int
+    file: FormerFile | None = None
+
+
 def write_scope(
     folder: int, scope: ProjectedScope, permissions: Permissions, kept: Kept = NOTHING, before: int = -1
 ) -> None:
@@ -54,16 +68,10 @@ def write_scope(
 
 
 def bring_up_scope(
-    folder: int,
-    scope: ProjectedScope,
-    permissions: Permissions,
-    kept: Kept,
-    behind: Set[str],
-    made_at: int,
-    before: int,
-) -> None:
-    """Likewise, where its own folder is there: one of before, which is behind in these sections. OSError where that is
-    not what it was when it was made: with other rights, or at another time.
+    folder: int, scope: ProjectedScope, permissions: Permissions, kept: Kept, former: FormerScope, before: int
+) -> int:
+    """Likewise, where its own folder is there: one of before. OSError where that is not what it was when it was made:
+    with other rights, or at another time. The bytes on disk of a file that was there as well.
     """
     place, signed = folder_of(scope.scope), scope.signed_sections
     others = signed.keys() if kept.but_sections is None else kept.but_sections
@@ -71,15 +79,14 @@ def bring_up_scope(
     with open_place(folder, place) as inside, open_place(before, place) as outside:
         if not permissions.are_of(inside, permissions.folder_mode):
             raise OSError(errno.EIO, f"{place} of a former generation has other rights than it was made with")
-        if os.fstat(inside).st_mtime_ns != made_at:
+        if os.fstat(inside).st_mtime_ns != former.made_at:
             raise OSError(errno.EIO, f"{place} of a former generation has other files than it was made with")
-        for section in behind:
+        for section in former.behind:
             with contextlib.suppress(FileNotFoundError):
                 os.unlink(f"{section}{SUFFIX}", dir_fd=inside)
-        _write_sections(
-            inside, outside, scope, [section for section in behind if section in signed], others, permissions
-        )
-    _write_others(folder, scope, permissions, kept, before)
+        behind = [section for section in former.behind if section in signed]
+        _write_sections(inside, outside, scope, behind, others, permissions)
+    return _write_others(folder, scope, permissions, kept, before, former)
 
 
 def _make_folders(folder: int, scope: ProjectedScope) -> None:
@@ -88,18 +95,53 @@ def _make_folders(folder: int, scope: ProjectedScope) -> None:
             os.mkdir(place, 0o700, dir_fd=folder)
 
 
-def _write_others(folder: int, scope: ProjectedScope, permissions: Permissions, kept: Kept, before: int) -> None:
-    """Those that are no sections; then all of its folders are as they are to be."""
+def _write_others(
+    folder: int,
+    scope: ProjectedScope,
+    permissions: Permissions,
+    kept: Kept,
+    before: int,
+    former: FormerScope | None = None,
+) -> int:
+    """Those that are no sections; then all of its folders are as they are to be. The bytes on disk that were there."""
+    taken = 0
     for path, file in scope.others.items():
+        held = kept.former.get(path)
         if path in kept.files:
             os.link(path, path, src_dir_fd=before, dst_dir_fd=folder, follow_symlinks=False)
+        elif former is not None and _is_brought_up(folder, scope, path, permissions, held, former):
+            taken += on_disk(former.file.size) if former.file is not None else 0
         else:
             mode = file.mode_within(permissions.file_mode)
-            pieces = file.pieces(scope.read, kept.former.get(path))
-            write_file(folder, path, pieces, permissions, mode, before)
+            write_file(folder, path, file.pieces(scope.read, held), permissions, mode, before)
     for place in reversed(scope.folders):
         with open_place(folder, place) as made:
             permissions.give(made, permissions.folder_mode)
+    return taken
+
+
+def _is_brought_up(
+    folder: int,
+    scope: ProjectedScope,
+    path: str,
+    permissions: Permissions,
+    held: ProjectedFile | None,
+    former: FormerScope,
+) -> bool:
+    """Whether the file is there now, that of before with what it was behind in."""
+    file, was = scope.others[path], former.file
+    if was is None or held is None or file.editor is None:
+        return False
+    mode = file.mode_within(permissions.file_mode)
+    with take_file(path, former.folder, folder, was, permissions, mode) as descriptor:
+        if descriptor is not None and is_open_here_alone(descriptor):
+            pieces = file.editor.patch(scope.read, held.parts[0], was.shape, former.behind)
+            if pieces is not None:
+                write_pieces(descriptor, pieces)
+                return True
+    with contextlib.suppress(FileNotFoundError):
+        os.unlink(path, dir_fd=folder)
+    return False
 
 
 def _write_signed(folder: int, scope: ProjectedScope, permissions: Permissions, kept: Kept, before: int) -> None:

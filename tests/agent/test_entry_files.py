@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from agent.access.access import Access, AccessRule
 from agent.files.access_lists import list_of
-from agent.files.entry_files import PartsSize
+from agent.files.entry_files import PartsSum
 from agent.files.file_access import FileAccess
 from agent.files.generations import FilesError, Generations, Permissions
 from agent.files.layout import ProjectedScope
@@ -224,13 +224,18 @@ def test_routes_that_are_made_of_those_before_are_as_if_made_anew(states):
 @given(st.lists(st.dictionaries(st.sampled_from([*PARTS, "routes", "routes-not", "other"]), VALUES), min_size=1))
 @examples(60)
 def test_what_all_parts_come_to_is_what_they_are_added_up(states):
-    """Whatever comes, goes or changes from one state to the next"""
-    size, state = PartsSize(), {}
+    """Whatever comes, goes or changes from one state to the next; and another key wherever a part is another one."""
+    parts, state, keys = PartsSum(), {}, {}
     for changes in states:
         state = {name: value for name, value in (state | changes).items() if value is not None}
         sections = of_table(state).sections
-        wanted = sum(entry.size for name, entry in sections.items() if is_part(name, "routes"))
-        assert size.of(sections) == size.of(sections) == wanted
+        wanted = {name: entry for name, entry in sections.items() if is_part(name, "routes")}
+        before = parts.key, wanted == keys.get(parts.key)
+        for _ in range(2):
+            parts.follow(sections)
+            assert parts.size == sum(entry.size for entry in wanted.values())
+            assert keys.setdefault(parts.key, wanted) == wanted
+        assert parts.key == before[0] or not before[1], "of what stays the key stays"
 
 
 def test_of_the_routes_nothing_is_read_but_what_has_changed(tmp_path):

@@ -489,7 +489,7 @@ def test_of_many_files_a_folder_that_is_over_is_used_again(tmp_path):
         if number == 3:  # two swaps on, and nothing was taken from the reader
             assert os.stat("route_policy/routes.001.json", dir_fd=reader).st_size == 4
         assert len(list((tmp_path / ".active.generations").iterdir())) <= 3
-        assert made.generations._names.keys() == made.generations.labels(), "of what is gone nothing is remembered"
+        assert made.generations._sizes.keys() == made.generations.labels(), "of what is gone nothing is remembered"
         if number == 4:
             assert (tmp_path / "active/route_policy").stat().st_ino == first
             with pytest.raises(FileNotFoundError):
@@ -660,7 +660,8 @@ def test_what_is_no_former_folder_of_ours_holds_up_nothing(tmp_path, stray):
                 (folders / "1.0").symlink_to(tmp_path / "moved")
             case "another's" if os.geteuid() == 0:
                 os.chown(folders / "1.0", 4000, 4000)
-    assert {path.name for path in folders.iterdir()} == {"6.0", "7.0", "8.0"}
+    made.project(9, [scope("route_policy", {**MANY, "routes.000": b"9"})], 900.0 + generations.SPARE_S)
+    assert {path.name for path in folders.iterdir()} == {"7.0", "8.0", "9.0"}
 
 
 # ---- crashes
