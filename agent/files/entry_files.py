@@ -70,10 +70,14 @@ class PartsSum:
             parts = parts_of(ROUTES_SCOPE, ROUTES, state)
             self.key, self.size = _key_of(state_bytes(parts)), sum(sizes_of(parts))
         elif changed:
-            before, after = ([each.get(name) for name in changed] for each in (self._state, state))
-            self.key = _key_of(self.key, *(_row_of(name, entry) for name, entry in zip(changed, after, strict=True)))
-            self.size += sum(entry.size for entry in after if entry) - sum(entry.size for entry in before if entry)
+            changes = [(name, self._state.get(name), state.get(name)) for name in changed]
+            self.key = _key_of(self.key, *(_row_of(name, after) for name, _, after in changes))
+            self.size += sum(_size_of(after) - _size_of(before) for _, before, after in changes)
         self._state = state
+
+
+def _size_of(entry: SectionEntry | None) -> int:
+    return 0 if entry is None else entry.size
 
 
 def _row_of(name: str, entry: SectionEntry | None) -> bytes:

@@ -97,7 +97,7 @@ class FormerFolders:
             if successor.is_large
         }
 
-    def found(self, label: str, scope: str) -> tuple[int, FormerFile | None]:
+    def facts(self, label: str, scope: str) -> tuple[int, FormerFile | None]:
         """`made_at` and `file` of a folder that is behind. One that has another time is not what it was when it was
         made: to go through its names instead takes as long as all else, where there are 10,000.
         """

@@ -87,14 +87,14 @@ class Permissions:
 
 
 @frozen
-class Size:
+class FolderSize:
     """Of a folder: how many files, and the bytes on disk of those that it did not have from the one before."""
 
     names: int
     own_bytes: int
 
 
-NOTHING = Size(0, 0)
+NOTHING = FolderSize(0, 0)
 
 
 @mutable
@@ -107,7 +107,7 @@ class Generations:
     grace_s: float = 60.0
     most_bytes: int = MOST_BYTES
     _retired: dict[str, float] = field(default_factory=dict)
-    _sizes: dict[str, Size] = field(default_factory=dict)  # of each folder that this process has made
+    _sizes: dict[str, FolderSize] = field(default_factory=dict)  # of each folder that this process has made
     _at_most: int | None = None  # bytes that there are on disk, no more; None: nobody has looked
 
     @property
@@ -180,7 +180,7 @@ class Generations:
                 _remove(making, folders)
                 raise
 
-    def use(self, label: str, size: Size) -> None:
+    def use(self, label: str, size: FolderSize) -> None:
         """The one step that readers see."""
         temporary = f".{self.name}.link-{label}"
         with self._root() as root:
@@ -284,7 +284,7 @@ class Generations:
         self._sizes = {label: size for label, size in self._sizes.items() if label in present}
         return sorted(old, key=lambda label: (self._retired[label], label), reverse=True)
 
-    def _size(self, label: str | None) -> Size:
+    def _size(self, label: str | None) -> FolderSize:
         return self._sizes.get(label, NOTHING) if label is not None else NOTHING
 
     def _is_over(self, index: int, label: str, now: float) -> bool:

@@ -42,7 +42,7 @@ from agent.files.entry_files import MadeEntries
 from agent.files.file_access import FileAccess
 from agent.files.former_files import FormerFile
 from agent.files.former_folders import FormerFolders, Successor
-from agent.files.generations import FilesError, FilesFault, Generations, Permissions, Size, on_disk
+from agent.files.generations import FilesError, FilesFault, FolderSize, Generations, Permissions, on_disk
 from agent.files.layout import ProjectedFile, ProjectedScope, folder_of, stem_of
 from agent.files.scope_files import FormerScope, Kept, bring_up_scope, open_place, write_file, write_scope
 from snapshot import canonical
@@ -236,7 +236,7 @@ class Projection:
             found = self._fill(folder, scopes, whose, kept, now)
             self._fill_indexes(folder, indexes, whose)
         names = sum(len(scope.signed_sections) + len(scope.others) for scope in scopes)
-        self.generations.use(label, Size(names, own))
+        self.generations.use(label, FolderSize(names, own))
         if any(self._given.get(place, permissions) != permissions for place, permissions in whose.items()):
             self.generations.drop_old()  # they are for whom these are not any more
         made = [_successor(scope, whose[folder_of(scope.scope)], kept[scope.scope]) for scope in scopes]
@@ -266,7 +266,7 @@ class Projection:
             for scope in scopes:
                 permissions, has = whose[folder_of(scope.scope)], kept[scope.scope]
                 if over is not None and scope.scope in behind and _is_moved(folder_of(scope.scope), former, folder):
-                    was = FormerScope(former, behind[scope.scope], *self._former.found(over, scope.scope))
+                    was = FormerScope(former, behind[scope.scope], *self._former.facts(over, scope.scope))
                     self.generations.give_back(bring_up_scope(folder, scope, permissions, has, was, before))
                 else:
                     write_scope(folder, scope, permissions, has, before)
