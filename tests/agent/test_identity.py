@@ -6,11 +6,12 @@ from dataclasses import replace
 
 import pytest
 from cryptography.hazmat.primitives import serialization
-from cryptography.hazmat.primitives.asymmetric import ec, rsa
+from cryptography.hazmat.primitives.asymmetric import ec
 
 from agent.config.configuration import NodeTable
 from agent.enrolment.identity import FILE, IdentityFile, renew_at
 from store.base.disk import Disk
+from tests.fakes import rsa_keys
 from tests.store.dying import FailingDisk
 from wire.certificate import BadCertificateError, Certificate, is_proven, make_identity, prove
 from wire.tls_contexts import server_context
@@ -29,7 +30,7 @@ def ec_key(curve):
 
 
 def rsa_key():
-    return pem(rsa.generate_private_key(65537, 2048))
+    return pem(rsa_keys.key(2048))
 
 
 def encrypted_key():

@@ -41,7 +41,7 @@ def workers(press: Press, node_id: str = "node-a") -> int:
     return int(found)
 
 
-def pass_by(press: Press, seconds: float, step_s: float = 6 * HOUR) -> None:
+def pass_by(press: Press, seconds: float, step_s: float = 12 * HOUR) -> None:
     """Publishing whatever is due, in steps that are longer than a head's refresh: nobody asks in between."""
     until = press.now + seconds
     while press.now < until:

@@ -228,25 +228,28 @@ class GuardedHeads(RuleBasedStateMachine):
     # ---- what holds
 
     @invariant()
-    def nobody_has_what_it_waits_for(self) -> None:
+    def what_heads_say_holds(self) -> None:
+        """As they are after a step, read once."""
         heads = self.read_heads()
+        self.nobody_has_what_it_waits_for(heads)
+        self.nothing_refused_is_listed(heads)
+        self.what_comes_lies_above_what_is_there_and_can_be_read(heads)
+
+    def nobody_has_what_it_waits_for(self, heads: Heads) -> None:
         for node_id, entries in heads.listed.items():
             said = "\n".join(self.texts.of(node_id, entry) for entry in entries.values())
             for change_id in heads.waits[node_id]:
                 word = self.marks.get(change_id, "nothing new")
                 assert word not in said, f"{node_id} has {word} of c-{change_id} already"
 
-    @invariant()
-    def nothing_refused_is_listed(self) -> None:
-        for node_id, entries in self.read_heads().listed.items():
+    def nothing_refused_is_listed(self, heads: Heads) -> None:
+        for node_id, entries in heads.listed.items():
             node = self.fleet.nodes[node_id]
             listed = {entry.content_hash for entry in entries.values()}
             had = {entry.content_hash for entry in node.active.values()}
             assert not (listed & node.refused) - self.insisted - had, f"{node_id} is given what it has refused"
 
-    @invariant()
-    def what_comes_lies_above_what_is_there_and_can_be_read(self) -> None:
-        heads = self.read_heads()
+    def what_comes_lies_above_what_is_there_and_can_be_read(self, heads: Heads) -> None:
         for node_id, coming in heads.coming.items():
             for scope, entry in coming.items():
                 listed = heads.listed[node_id].get(scope)
@@ -268,7 +271,7 @@ class GuardedHeads(RuleBasedStateMachine):
             if not self.open_changes():
                 break
             self.fleet.go_on(1)
-            self.nobody_has_what_it_waits_for()
+            self.nobody_has_what_it_waits_for(self.read_heads())
         stands = {change.name: (change.state, change.why, change.follows) for change in self.open_changes()}
         assert not stands, f"{stands} {self.fleet.engine.health.waits}"
         self.press.publish()
@@ -295,9 +298,6 @@ class GuardedHeads(RuleBasedStateMachine):
             {name: {row.change_id for row in rows.get(name, ()) if row.step is not Step.RELEASED} for name in names},
         )
 
-    def waits(self, node_id: str) -> set[int]:
-        return self.read_heads().waits[node_id]
-
     def open_changes(self) -> list[records.ChangeRecord]:
         with self.database.read() as transaction:
             return records.open_changes(transaction)
@@ -314,8 +314,9 @@ def test_the_model_can_tell() -> None:
     seen = set()
     for _ in range(20):
         model.go_on(1)
-        model.nobody_has_what_it_waits_for()
-        seen.add(frozenset(node_id for node_id in NODES if not model.waits(node_id)))
+        heads = model.read_heads()
+        model.nobody_has_what_it_waits_for(heads)
+        seen.add(frozenset(node_id for node_id in NODES if not heads.waits[node_id]))
     assert {len(have) for have in seen} == {0, 1, 4}
     with model.database.read() as transaction:
         assert records.get(transaction, 1).state is ChangeState.DONE

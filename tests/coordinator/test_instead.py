@@ -22,7 +22,7 @@ from wire.operators.operator_answers import AuditEntry
 
 ROUTES = "route_policy"
 NEXT = STATE.replace("www.example", "shop.example")
-STEP_S = 8 * HOUR
+STEP_S = 12 * HOUR
 
 
 @pytest.fixture
@@ -134,8 +134,8 @@ def test_over_a_restart_and_at_another_replica(press: Press, second: Database) -
     node = refused(press)
     other = Press(second, bundles=press.bundles)
     at = [press, other]
-    for turn in range(30):
-        press.now += DAY / 10
+    for turn in range(15):
+        press.now += DAY / 5
         one = at[turn % 2]
         one.now, one.kept = press.now, Backlog()  # it begins anew each time
         node.press = at[(turn + 1) % 2]
@@ -220,8 +220,8 @@ def authority_epoch(press: Press) -> int:
 def test_a_node_that_is_away_meanwhile(press: Press) -> None:
     """It finds what it had, renewed, and then what is declared."""
     node = refused(press)
-    for _ in range(30):
-        press.now += DAY / 10
+    for _ in range(15):
+        press.now += DAY / 5
         press.publish()
     assert press.listing()[ROUTES].content_hash == node.active[ROUTES].content_hash
     node.follow()
@@ -254,8 +254,8 @@ def test_what_names_a_revoked_service_is_not_signed_again(press: Press) -> None:
     (found,) = standing(press)
     assert found.refusal.withheld == "it names what was revoked: web"
     mine = node.active[ROUTES].content_hash
-    for _ in range(40):
-        press.now += DAY / 10
+    for _ in range(16):
+        press.now += DAY / 4
         press.publish()
         node.follow()
         assert press.listing()[ROUTES].content_hash != mine
@@ -310,8 +310,8 @@ def test_a_node_that_says_now_this_now_that(press: Press) -> None:
     first, last = old_and_new(press, node)
     pass_by(press, node, HOUR)
     before = press.listing()[ROUTES].config_version
-    for number in range(100):
-        press.now += 30
+    for number in range(50):
+        press.now += 60
         node.active[ROUTES] = first if number % 2 else last
         node.report()
         press.publish()

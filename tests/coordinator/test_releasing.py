@@ -6,11 +6,12 @@ import threading
 from collections.abc import Iterator
 from weakref import finalize, ref
 
+import pytest
 import trio
 import trio.testing
 
 from coordinator.base import interpreter, releasing
-from coordinator.base.releasing import LARGE, MOST, SLICE, ReleasedInSlices
+from coordinator.base.releasing import LARGE, SLICE, ReleasedInSlices
 from coordinator.changes.undoing import UndoneModels
 from coordinator.database import catalog
 from coordinator.database.database import STATES, Database
@@ -20,7 +21,7 @@ from coordinator.declared.next_model import next_model
 from coordinator.publishing import declarations
 from tests.coordinator.models import model
 
-COUNT = 3 * LARGE
+COUNT = LARGE + SLICE
 
 
 class Gone:
@@ -85,16 +86,17 @@ def test_where_nobody_takes_the_slices_all_goes_at_once() -> None:
     assert not releasing._waiting
 
 
-def test_what_waits_is_bounded() -> None:
+def test_what_waits_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     """Beyond it, what goes goes at once; at the end of it all has gone."""
-    gone = []
+    most, gone = 4, []
+    monkeypatch.setattr(releasing, "MOST", most)
     with releasing.releasing():
-        for number in range(MOST + 2):
+        for number in range(most + 2):
             held = [fleet(number, LARGE)]
             gone.append(Gone(iter(held[0].resources.values())))
             held.clear()
-        assert [each.count for each in gone] == [0] * MOST + [LARGE] * 2
-    assert [each.count for each in gone] == [LARGE] * (MOST + 2)
+        assert [each.count for each in gone] == [0] * most + [LARGE] * 2
+    assert [each.count for each in gone] == [LARGE] * (most + 2)
 
 
 def test_a_small_one_goes_at_once() -> None:

@@ -100,11 +100,12 @@ def ends(beside: Beside, *, but: Set[str] = frozenset()) -> None:
     assert beside.run_by(b"two") == set(beside.readers) - but
 
 
-def test_a_revocation_a_key_that_goes_and_an_epoch_that_is_raised(beside: Beside) -> None:
+def test_a_revocation_a_key_that_goes_an_epoch_that_is_raised_and_a_renewal(beside: Beside) -> None:
     """One after the other"""
     revoke(beside)
     exchange_the_key(beside)
     raise_the_epoch(beside)
+    renew(beside)
     ends(beside)
 
 
@@ -138,19 +139,8 @@ def raise_the_epoch(beside: Beside) -> None:
     assert beside.run_by(b"two") == before
 
 
-def test_a_node_that_is_revoked(beside: Beside) -> None:
-    """The one that has the change already, where one has it; the other gets it all the same"""
-    press, gone = beside.press, min(beside.run_by(b"two") or {"node-b"})
-    (left,) = set(NODES) - {gone}
-    revocation.revoke_node(press.database, gone, actor="root", now=press.now, reason="stolen")
-    beside.leave(gone)
-    beside.tell()
-    assert beside.readers[left].holder.revocations.node_ids == {gone}
-    ends(beside)
-
-
-def test_a_renewal(beside: Beside) -> None:
-    """Of what each has, for as long as it takes"""
+def renew(beside: Beside) -> None:
+    """What each has, for as long as it takes"""
     press, before = beside.press, beside.run_by(b"two")
     press.become(1, ChangeState.HALTED)
     for _ in range(4):
@@ -161,6 +151,16 @@ def test_a_renewal(beside: Beside) -> None:
             reader.judge()
             assert press.document(ROUTES, node_id).expires_at > press.now + DAY
     assert beside.run_by(b"two") == before
+
+
+def test_a_node_that_is_revoked(beside: Beside) -> None:
+    """The one that has the change already, where one has it; the other gets it all the same"""
+    press, gone = beside.press, min(beside.run_by(b"two") or {"node-b"})
+    (left,) = set(NODES) - {gone}
+    revocation.revoke_node(press.database, gone, actor="root", now=press.now, reason="stolen")
+    beside.leave(gone)
+    beside.tell()
+    assert beside.readers[left].holder.revocations.node_ids == {gone}
     ends(beside)
 
 

@@ -9,15 +9,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from coordinator.base.refusal import Code, Refused
-from coordinator.keys import keystore, owner_key, seed_share, signing_key
+from coordinator.keys import owner_key, seed_share, signing_key
 from coordinator.keys.owner_key import OwnerKey
 from coordinator.keys.seed import Seed
 from coordinator.keys.seed_share import SeedShare
-from coordinator.keys.signing_key import UnusableKeyError
+from coordinator.keys.signing_key import SigningKey, UnusableKeyError
 from snapshot import canonical
-from snapshot.signature import RSA_PSS_SHA256
 from tests.coordinator.owners import ALICE, BOB
 from tests.examples import examples
+from tests.fakes import rsa_keys
 
 SEED = Seed(b"\x01" * 32, b"\x02" * 32)
 SHARE = seed_share.seal(SEED, "prod", ALICE.public("alice"))
@@ -159,4 +159,4 @@ def test_a_key_of_another_form_is_none(key: object) -> None:
 
 def test_an_rsa_key_is_none_of_an_owner() -> None:
     with pytest.raises(UnusableKeyError, match="owner-key makes one"):
-        OwnerKey.of(keystore.new_key(RSA_PSS_SHA256))
+        OwnerKey.of(SigningKey.of(rsa_keys.key(3072)))

@@ -6,7 +6,7 @@ from dataclasses import fields, replace
 
 import pytest
 from cryptography.hazmat.primitives import hashes
-from cryptography.hazmat.primitives.asymmetric import padding, rsa
+from cryptography.hazmat.primitives.asymmetric import padding
 from cryptography.hazmat.primitives.serialization import load_der_public_key
 
 from coordinator.keys import signer
@@ -17,6 +17,7 @@ from snapshot.container import ChunkParts
 from snapshot.identifiers import HEAD, SCOPE_TYPES, format_time
 from snapshot.manifest import RecoveryManifest, Revocations, ScopeVersion, SectionChange
 from snapshot.verify import Verified, verify
+from tests.fakes import rsa_keys
 from tests.fakes.cluster import CLUSTER_ID, DAY, NODE_ID, NOW, Cluster, key
 from tests.fakes.signed import signed_head
 
@@ -97,7 +98,7 @@ def test_what_is_signed_is_the_pae_of_the_kind(cluster):
 
 def test_an_rsa_signature_is_pss_with_a_salt_of_32(cluster):
     """rules S10; threats D-8"""
-    strong = SigningKey.of(rsa.generate_private_key(public_exponent=65537, key_size=3072))
+    strong = SigningKey.of(rsa_keys.key(3072))
     made = strong.sign(b"message")
     public = load_der_public_key(strong.public_key)
     public.verify(made, b"message", padding.PSS(padding.MGF1(hashes.SHA256()), 32), hashes.SHA256())

@@ -5,12 +5,13 @@ from pathlib import Path
 
 import pytest
 from cryptography.hazmat.primitives import serialization
-from cryptography.hazmat.primitives.asymmetric import ec, ed448, rsa
+from cryptography.hazmat.primitives.asymmetric import ec, ed448
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from coordinator.keys import signing_key
 from coordinator.keys.signing_key import SigningKey, UnusableKeyError
 from snapshot.signature import key_id, verify_signature
+from tests.fakes import rsa_keys
 
 PASSPHRASE = b"correct horse"
 
@@ -39,19 +40,19 @@ def test_a_new_key_signs_what_its_public_half_verifies(made):
 @pytest.mark.parametrize("bits", [3072, 4096])
 def test_an_rsa_key_that_may_sign(bits):
     """rules S10"""
-    made = SigningKey.of(rsa.generate_private_key(public_exponent=65537, key_size=bits))
+    made = SigningKey.of(rsa_keys.key(bits))
     assert made.algorithm == "rsa-pss-sha256"
     assert verify_signature(made.algorithm, made.public_key, b"message", made.sign(b"message"))
 
 
 UNACCEPTABLE = {
-    "rsa-2048": lambda: rsa.generate_private_key(public_exponent=65537, key_size=2048),
-    "rsa-e-3": lambda: rsa.generate_private_key(public_exponent=3, key_size=3072),
+    "rsa-2048": lambda: rsa_keys.key(2048),
+    "rsa-e-3": lambda: rsa_keys.key(3072, 3),
     "p-256": lambda: ec.generate_private_key(ec.SECP256R1()),
     "ed448": ed448.Ed448PrivateKey.generate,
     "bytes": lambda: b"key",
 }
-"""Made where one is tried: a search for primes takes seconds, and whoever runs a test reads this file."""
+"""Made where one is tried: whoever runs a test reads this file."""
 
 
 @pytest.mark.parametrize("kind", UNACCEPTABLE)
@@ -189,7 +190,7 @@ def test_a_public_key_is_no_private_one(made):
 
 def test_the_text_of_a_refusal_names_the_file_and_no_secret(tmp_path):
     """threats D-55"""
-    weak = rsa.generate_private_key(public_exponent=65537, key_size=2048)
+    weak = rsa_keys.key(2048)
     pem = weak.private_bytes(
         serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
     )

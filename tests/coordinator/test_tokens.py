@@ -7,13 +7,13 @@ import json
 import jwt
 import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
-from cryptography.hazmat.primitives.asymmetric.rsa import generate_private_key
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 
 from coordinator.base.refusal import Code, Refused
 from coordinator.keys import tokens
 from coordinator.keys.tokens import TokenClaims, TokenPins, TokenRecord
 from tests.coordinator.candidates import NOW, TOKEN_KEY
+from tests.fakes import rsa_keys
 
 KID = tokens.key_id(TOKEN_KEY.public_key())
 KEYS = {KID: tokens.spki(TOKEN_KEY.public_key())}
@@ -138,8 +138,7 @@ def test_a_key_of_another_kind_or_of_nobody() -> None:
     other = Ed25519PrivateKey.generate()
     assert is_bad(tokens.issue(CLAIMS, other))
     assert is_bad(signed(HEADER, CLAIMS.payload().to_value(), key=other))
-    rsa = generate_private_key(65537, 2048)
-    spki = rsa.public_key().public_bytes(Encoding.DER, PublicFormat.SubjectPublicKeyInfo)
+    spki = rsa_keys.key(2048).public_key().public_bytes(Encoding.DER, PublicFormat.SubjectPublicKeyInfo)
     with pytest.raises(Refused):
         tokens.read(tokens.issue(CLAIMS, TOKEN_KEY), {KID: spki}, "prod")
 

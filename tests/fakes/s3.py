@@ -35,23 +35,29 @@ class S3:
     denied: Path
     process: subprocess.Popen
     client: object = field(repr=False, default=None)
+    _read: dict[tuple[str, str], bytes] = field(repr=False, default_factory=dict)
 
     @property
     def bucket(self) -> str:
         return f"{self.url}/{BUCKET}"
 
     def keys(self) -> dict[str, bytes]:
-        """All that lies there."""
-        return {key: self.client.get_object(Bucket=BUCKET, Key=key)["Body"].read() for key in self._names()}
+        """All that lies there. What the server lists under the checksum of what was read once is not read again."""
+        self._read = {listed: self._read.get(listed) or self._get(listed[0]) for listed in self._listed()}
+        return {key: data for (key, _), data in self._read.items()}
+
+    def _get(self, key: str) -> bytes:
+        return self.client.get_object(Bucket=BUCKET, Key=key)["Body"].read()
 
     def clear(self) -> None:
-        names = self._names()
+        names = [key for key, _ in self._listed()]
         if names:
             self.client.delete_objects(Bucket=BUCKET, Delete={"Objects": [{"Key": key} for key in names]})
 
-    def _names(self) -> list[str]:
+    def _listed(self) -> list[tuple[str, str]]:
+        """Names, each with its checksum."""
         pages = self.client.get_paginator("list_objects_v2").paginate(Bucket=BUCKET)
-        return [entry["Key"] for page in pages for entry in page.get("Contents", ())]
+        return [(entry["Key"], entry["ETag"]) for page in pages for entry in page.get("Contents", ())]
 
     def put(self, key: str, data: bytes) -> None:
         self.client.put_object(Bucket=BUCKET, Key=key, Body=data)

@@ -2,12 +2,13 @@
 
 import pytest
 from cryptography.hazmat.primitives import hashes, serialization
-from cryptography.hazmat.primitives.asymmetric import padding, rsa
+from cryptography.hazmat.primitives.asymmetric import padding
 from hypothesis import given
 from hypothesis import strategies as st
 
 from snapshot.signature import ED25519, RSA_PSS_SHA256, BadKey, key_id, load_public_key, verify_signature
 from tests.examples import examples
+from tests.fakes import rsa_keys
 
 MESSAGE = b"a message"
 SHA256 = hashes.SHA256()
@@ -15,7 +16,7 @@ SHA256 = hashes.SHA256()
 
 @pytest.fixture(scope="module", params=[3072, 4096])
 def private(request):
-    return rsa.generate_private_key(65537, request.param)
+    return rsa_keys.key(request.param)
 
 
 def spki_of(private):

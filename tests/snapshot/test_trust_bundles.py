@@ -3,13 +3,13 @@
 import base64
 
 import pytest
-from cryptography.hazmat.primitives.asymmetric import rsa
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 
 from coordinator.keys.signing_key import SigningKey
 from snapshot.bundle import CONFIG
 from snapshot.reasons import Reason
 from snapshot.signature import key_id
+from tests.fakes import rsa_keys
 from tests.fakes.cluster import NOW, Cluster, key
 from tests.fakes.damage import flipped
 
@@ -67,9 +67,8 @@ def test_ed25519_keys_that_must_not_verify(cluster, node, point):
     refused_and_kept(cluster, node, record(cluster, ED25519_PREFIX + point))
 
 
-def rsa_key(bits, exponent=65537):
-    public = rsa.generate_private_key(public_exponent=exponent, key_size=bits).public_key()
-    return public.public_bytes(Encoding.DER, PublicFormat.SubjectPublicKeyInfo)
+def rsa_key(bits, exponent):
+    return rsa_keys.key(bits, exponent).public_key().public_bytes(Encoding.DER, PublicFormat.SubjectPublicKeyInfo)
 
 
 @pytest.mark.parametrize(("bits", "exponent"), [(1024, 65537), (2048, 65537), (3072, 3)])
@@ -80,7 +79,7 @@ def test_rsa_keys_that_must_not_verify(cluster, node, bits, exponent):
 
 @pytest.fixture(scope="module")
 def strong():
-    return SigningKey.of(rsa.generate_private_key(public_exponent=65537, key_size=3072))
+    return SigningKey.of(rsa_keys.key(3072))
 
 
 def test_an_rsa_key_that_may(cluster, node, strong):
