@@ -128,12 +128,12 @@ def test_a_sqlite_file_shrinks_again(tmp_path: Path) -> None:
     """In small steps, each a transaction of its own; a little stays for the next changes"""
     database = Database(f"sqlite:///{tmp_path}/state.db")
     database.migrate()
-    fill(database, 30_000)
+    fill(database, 14_000)
     with database.engine.connect() as connection:
         connection.exec_driver_sql("PRAGMA wal_checkpoint(PASSIVE)")
-    assert (tmp_path / "state.db").stat().st_size > 30 << 20
+    assert (tmp_path / "state.db").stat().st_size > 14 << 20
     assert shrunk(database) < 8 << 20
-    assert (tmp_path / "state.db-wal").stat().st_size <= 64 << 20
+    assert (tmp_path / "state.db-wal").stat().st_size <= 32 << 20
     assert not database.shrink(), "there is nothing more to give"
     fill(database, 10)
     database.close()
@@ -154,7 +154,7 @@ def test_a_sqlite_file_that_could_not_shrink_is_written_anew_at_the_next_start(t
     with database.engine.connect() as connection:
         assert connection.exec_driver_sql("PRAGMA auto_vacuum").scalar() == 2
         assert connection.exec_driver_sql("SELECT a FROM before").scalar() == "kept"
-    fill(database, 30_000)
+    fill(database, 14_000)
     assert shrunk(database) < 8 << 20
     database.close()
 

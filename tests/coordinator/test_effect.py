@@ -100,7 +100,7 @@ def test_a_policy_that_only_gives_more_time_is_not_waited_for(press: Press, text
 def test_nothing_is_compiled_for_who_has_nothing(database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
     """A first apply of a large fleet: of each node what it has as a member, before and after."""
     press = Press.founded(database)
-    for number in range(30):
+    for number in range(8):
         admit(database, f"m{number}")
     compiled: list[str] = []
 
@@ -110,17 +110,17 @@ def test_nothing_is_compiled_for_who_has_nothing(database: Database, monkeypatch
 
     monkeypatch.setattr(compiled_contents, "compile_scope", compile_scope)
     fleet = "\n---\n".join(
-        f"kind: Node\nid: m{n}\nspec: {{roles: [core_mesh], organizations: [acme]}}" for n in range(30)
+        f"kind: Node\nid: m{n}\nspec: {{roles: [core_mesh], organizations: [acme]}}" for n in range(8)
     )
     found = effect_of(press, fleet)
-    assert len(found.held) == 30 and "route_policy" in found.held["m7"]
+    assert len(found.held) == 8 and "route_policy" in found.held["m7"]
     assert set(compiled) == {"node_runtime", "degraded_mode_policy", "node_bootstrap"} & set(compiled)
-    assert len(compiled) <= 2 * 30 * 3
+    assert len(compiled) <= 2 * 8 * 3
 
 
 def test_what_many_share_is_compiled_once(database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
-    press = Press.founded(database, *(f"m{number}" for number in range(20)))
-    nodes = "\n---\n".join(f"kind: Node\nid: m{n}\nspec: {{labels: {{tier: edge}}}}" for n in range(20))
+    press = Press.founded(database, *(f"m{number}" for number in range(6)))
+    nodes = "\n---\n".join(f"kind: Node\nid: m{n}\nspec: {{labels: {{tier: edge}}}}" for n in range(6))
     config = "kind: Config\nid: edge\nspec: {{to: {{labels: {{tier: edge}}}}, files: {{a.conf: {{text: {text}}}}}}}"
     press.apply(f"{nodes}\n---\n{config.format(text='one')}")
     compiled: list[str] = []
@@ -130,7 +130,7 @@ def test_what_many_share_is_compiled_once(database: Database, monkeypatch: pytes
         return compiler.compile_scope(model, node_id, scope, read)
 
     monkeypatch.setattr(compiled_contents, "compile_scope", compile_scope)
-    assert len(effect_of(press, config.format(text="two")).held) == 20
+    assert len(effect_of(press, config.format(text="two")).held) == 6
     assert compiled == ["config/edge", "config/edge"]
 
 

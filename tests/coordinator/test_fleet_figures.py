@@ -12,7 +12,7 @@ from coordinator.fleet import fleet
 from coordinator.membership import revocation
 from coordinator.reports import heartbeats
 from coordinator.runtime import fleet_figures, fleet_metrics
-from coordinator.runtime.fleet_figures import KEPT_S, MOST_WORDS, Lately, figures
+from coordinator.runtime.fleet_figures import KEPT_S, Lately, figures
 from tests.coordinator import copies
 from tests.coordinator.candidates import NOW, Candidate, admit, found, join, token_for
 from tests.coordinator.publications import basis, document, publication, publish
@@ -74,15 +74,17 @@ def test_a_chunk_is_no_border(members: Database, monkeypatch: pytest.MonkeyPatch
     assert counted(members) == whole
 
 
-def test_what_nodes_choose_bounds_nothing_else(members: Database) -> None:
+def test_what_nodes_choose_bounds_nothing_else(members: Database, monkeypatch: pytest.MonkeyPatch) -> None:
     """threats D-59: each node may say a version of its own"""
-    for number in range(MOST_WORDS + 7):
+    most = 4
+    monkeypatch.setattr("coordinator.runtime.fleet_figures.MOST_WORDS", most)
+    for number in range(most + 7):
         heartbeats.record(members, [heartbeat("node-a", agent_version=f"v{number}")], now=NOW)
         admit(members, f"more-{number}")
         heartbeats.record(members, [heartbeat(f"more-{number}", agent_version=f"w{number}")], now=NOW)
     agents = counted(members).agents
-    assert len(agents) == MOST_WORDS + 1
-    assert sum(agents.values()) == MOST_WORDS + 7 + 3
+    assert len(agents) == most + 1
+    assert sum(agents.values()) == most + 7 + 3
 
 
 def samples(families: list[Metric]) -> dict[tuple[str, ...], float]:

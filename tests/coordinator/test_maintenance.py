@@ -102,7 +102,7 @@ async def test_the_file_shrinks_after_what_goes_with_time(founded: Founded, monk
     """While the coordinator works: an operator's change comes between the steps"""
     async with running(founded) as at:
         database = at.daemon.coordinator.database
-        fill(database, 30_000)
+        fill(database, 14_000)
         async with trio.open_nursery() as nursery:
             monkeypatch.setattr(maintenance, "TRIM_S", 0.01)
             nursery.start_soon(at.daemon.keeper.trim)

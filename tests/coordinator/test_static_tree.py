@@ -223,8 +223,9 @@ def dies_at(number: int, url: str, tree: Path) -> None:
     static_tree.publish(Database(url), tree)
 
 
-def test_killed_anywhere_it_can_be_run_again(press: Press, database_url: str, tmp_path: Path, tree: Path) -> None:
+def test_killed_anywhere_it_can_be_run_again(database: Database, database_url: str, tmp_path: Path, tree: Path) -> None:
     """rules S2: at any time every head in the tree finds all that it announces, whole."""
+    press = Press.published(database, "node-a")
     static_tree.publish(press.database, tree)
     before = files(tree)
     press.apply("kind: DegradedModePolicy\nid: standard\nspec: {allow: [preserve_routes]}")
