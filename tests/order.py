@@ -6,8 +6,8 @@ processors have work throughout. Were all of them at journeys first, a third of 
 as long as there are any; begun last, a run would end with one that waits and nobody beside it. Of those two workers one
 takes the long journeys first, which wait the most, and the other the short ones: were all at the long ones first, a
 fifth of the processors' time would go unused meanwhile. Where the tests of a journey share nothing, each goes to
-whoever is free. The house's own rules are one unit: all of them read the whole
-source. Then the files that take longest, of which some have one test: a model that is begun last keeps one worker while
+whoever is free. The house's own rules are one unit: all of them read the whole source; so are the files that ask one S3
+server. Then the files that take longest, of which some have one test: a model that is begun last keeps one worker while
 the others have nothing left.
 """
 
@@ -63,6 +63,12 @@ LONG_JOURNEYS = (
 """Of which one unit takes half a minute and more, whatever the processors have to do; half of all the time of journeys.
 The longest first.
 """
+S3 = (
+    "tests/coordinator/test_upkeep.py",
+    "tests/coordinator/test_kept_store.py",
+    "tests/coordinator/test_storages.py",
+)
+"""By one server, with which whoever asks it takes two seconds of work to begin."""
 _SHARED = ('scope="module"', 'scope="session"')
 
 
@@ -78,16 +84,21 @@ def sequence(node_ids: Sequence[str]) -> list[int]:
             return 0, LONG_JOURNEYS.index(file) if file in LONG_JOURNEYS else len(LONG_JOURNEYS), file
         if _is_of_the_house(file):
             return 1, 0, file
-        return (2, LONG.index(file), file) if file in LONG else (3, -counts[file], file)
+        first = S3[0] if file in S3 else file
+        return (2, LONG.index(first), file) if first in LONG else (3, -counts[file], file)
 
     return sorted(range(len(node_ids)), key=rank)
 
 
 def unit(node_id: str) -> str:
-    """What is given to a worker as a whole: a file, the house's files, or one test of a journey."""
+    """What is given to a worker as a whole: a file, the house's files, those that share a server, or one test of a
+    journey.
+    """
     file = _file(node_id)
     if _is_of_the_house(file):
         return HOUSE
+    if file in S3:
+        return S3[0]
     return node_id if file.startswith(_JOURNEYS) and shares_nothing(file) else file
 
 

@@ -39,7 +39,7 @@ def test_each_worker_begins_elsewhere_and_comes_to_the_same_order():
 
 
 def test_what_is_long_is_there():
-    assert [file for file in (*order.LONG, *order.LONG_JOURNEYS) if not (ROOT / file).is_file()] == []
+    assert [file for file in (*order.LONG, *order.LONG_JOURNEYS, *order.S3) if not (ROOT / file).is_file()] == []
 
 
 def test_a_file_keeps_its_own_order():
@@ -52,6 +52,13 @@ def test_a_file_keeps_its_own_order():
 def test_tests_of_a_journey_go_apart_where_they_share_nothing():
     assert order.unit(f"{APART}::a") != order.unit(f"{APART}::b")
     assert order.unit(f"{TOGETHER}::a") == order.unit(f"{TOGETHER}::b") == TOGETHER
+
+
+def test_who_asks_one_server_is_one_after_the_other():
+    asking = [f"{file}::a" for file in order.S3]
+    assert {order.unit(each) for each in asking} == {order.S3[0]}
+    found = in_order(f"{MANY}::a", *asking, f"{order.LONG[0]}::a")
+    assert found == [f"{order.LONG[0]}::a", *sorted(asking), f"{MANY}::a"]
 
 
 def test_the_house_s_files_are_one_after_the_journeys():

@@ -23,7 +23,7 @@ import pytest
 from _pytest.config import _prepareconfig
 from execnet.gateway_base import get_execmodel, init_popen_io, serve
 
-from tests.coordinator import postgresql
+from tests.coordinator import postgresql, warmed
 from tests.world import fork_server, programs, stand_in
 
 _DATABASE = "database_url"  # the fixture of all that may ask for a server
@@ -107,6 +107,7 @@ class Collected:
         programs.begin()
         if any(_DATABASE in getattr(item, "fixturenames", ()) for item in session.items):
             postgresql.begin()
+            warmed.warm()
         # Who interrupts the run reaches each worker by itself.
         interrupted = signal.signal(signal.SIGINT, signal.SIG_IGN)
         with fork_server.listening(self._path, self._listening) as listener:
