@@ -74,9 +74,10 @@ class Publishing:
         waited for: one folder is made for both, since each costs as much as there are files.
         """
         view = await self._look()
-        if self._is_of_a_head_alone(view):
-            with trio.move_on_after(HEAD_ALONE_S):
-                await self.active.wait_above(view.generation)
+        if (shown := self._before(view)) is not None:
+            if shown.file_facts(now := self.now()) == view.file_facts(now):  # of a head alone, and no grade is another
+                with trio.move_on_after(HEAD_ALONE_S):
+                    await self.active.wait_above(view.generation)
             await trio.sleep(TOLD_FIRST_S)
             view = await self._look()
         if self.projection is not None:
@@ -104,12 +105,10 @@ class Publishing:
             if (scope := view.scopes.get(name)) is not None
         )
 
-    def _is_of_a_head_alone(self, view: View) -> bool:
-        """Since the view that the files show, and the grades are as they were."""
-        shown, now = self._shown, self.now()
-        if shown is None or shown.generation == view.generation or self.revoked():
-            return False
-        return shown.file_facts(now) == view.file_facts(now)
+    def _before(self, view: View) -> View | None:
+        """What the files show, where something has become active since, and is to be shown."""
+        shown = self._shown
+        return None if shown is None or shown.generation == view.generation or self.revoked() else shown
 
     def _round_done(self) -> None:
         self.rounds.tell(self.rounds.value + 1)

@@ -76,8 +76,9 @@ class Activator:
         )
 
     def _probations(self, verified: Sequence[Verified]) -> dict[str, ProbationTerms]:
-        """By scope. What the head says is about the document that it lists."""
-        head, services = self.node.holdings.head, self.node.settings.services
+        """By scope. What the head says is about the document that it lists; one that comes with it counts."""
+        services = self.node.settings.services
+        head = next((document.head for document in verified if document.head is not None), self.node.holdings.head)
         found = {}
         for document in verified:
             listed = head.scopes.get(document.scope) if head is not None else None

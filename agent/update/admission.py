@@ -177,7 +177,7 @@ class Admission:
         """By an operator, as the head says of exactly this document."""
         head = self.node.holdings.head
         listing = {} if head is None else head.scopes if asked.candidate is None else head.candidates
-        listed = listing.get(envelope.scope)
+        listed = asked.listed or listing.get(envelope.scope)  # of a head that is not active yet (waiting_head.py)
         return (
             listed is not None
             and listed.allowed is not None

@@ -54,7 +54,7 @@ from agent.state.own_bounds import OwnRefusalError
 from agent.state.plan import UpdatePlan, WantedScope, in_turns, plan, version_of
 from agent.state.reaction import REACTION, Reaction
 from agent.update.activating import Activator
-from agent.update.admission import PREPARED, Admission, AskedDocument, Candidate
+from agent.update.admission import PREPARED, Admission, AskedDocument, Candidate, Verdict
 from agent.update.fetching import Fetching, FetchOutcome
 from agent.update.importing import Importing
 from agent.update.intake import CandidateIntake
@@ -64,6 +64,7 @@ from agent.update.retry_schedule import AGAIN_S, PutOffs, RetryKey, Why
 from agent.update.roles import holder_after
 from agent.update.trust import TrustChain
 from agent.update.validation import Validation
+from agent.update.waiting_head import WaitingHead
 from snapshot.bundle import SCOPE as TRUST_BUNDLE
 from snapshot.envelope import SNAPSHOT
 from snapshot.identifiers import HEAD
@@ -96,6 +97,7 @@ class Update:
     _judged_by: object = None
     _asking: dict[trio.CancelScope, int] = field(default_factory=dict)  # each with the epoch of the head that it is of
     _rounds: set[trio.CancelScope] = field(default_factory=set)  # of rounds that ask others
+    _resting: trio.CancelScope | None = None  # of `run`, between two rounds
 
     def __post_init__(self) -> None:
         self.fetching = Fetching(self.node, self.sources, self.admission, self.trust)
@@ -104,6 +106,7 @@ class Update:
         intake = CandidateIntake(self.node, self.fetching, self.admission, PutOffs(uniform))
         self.preparation = Preparation(self.node, intake, self.validation)
         self.activating = Activator(self.node, self.sources)
+        self.waiting_head = WaitingHead(self.node, self.activating)
         self.trust.note_origin = self.activating.note_origin
         self.importing = Importing(
             self.node,
@@ -130,11 +133,31 @@ class Update:
                 self.node.note_store_refusal(error)
                 rest_s = back_off.note_failure()
                 await trio.sleep(LEAST_S)
-            with trio.move_on_after(max(LEAST_S, rest_s)):
+            await self._wait_for_change(seen, max(LEAST_S, rest_s))
+
+    async def _wait_for_change(self, seen: int, most_s: float) -> None:
+        with trio.move_on_after(most_s) as scope:
+            self._resting = scope
+            try:
                 await self.node.changed.wait_above(seen)
+            finally:
+                self._resting = None
+
+    def _end_rest(self) -> bool:
+        """Whether a round begins at once."""
+        if self._resting is None or self.lock.locked():
+            return False
+        self._resting.cancel()
+        return True
 
     async def bring_up(self) -> float:
         """One round; the seconds after which the next is due without a change. StoreError."""
+        try:
+            return await self._bring_up()
+        finally:
+            self.waiting_head.let_go()
+
+    async def _bring_up(self) -> float:
         async with self.lock:
             await self.sources.follow()
             await self.sources.forget_removed()
@@ -155,6 +178,7 @@ class Update:
             for turn in in_turns(due, self.node.holdings):
                 if self.node.holdings.held_head[0] == epoch:  # else a head has ended the turn before, and so this one
                     await self._bring(turn)
+            self.waiting_head.let_go()
             await self._settle()
             await self.sources.keep()
             return min(due_in_s, self.put_offs.rest_s())
@@ -193,10 +217,28 @@ class Update:
                     raise
                 verdict = await self.admission.receive(Chunks(data), asked, self.node.holder())
             if isinstance(verdict, Candidate):
-                await self.activating.activate([verdict])
+                verdict = await self._take_head(verdict, asked)
+            if isinstance(verdict, Candidate):
                 self.give_up_before()
                 await self._make_plan(source)
             return isinstance(verdict, Candidate)
+
+    async def _take_head(self, candidate: Candidate, asked: AskedDocument) -> Verdict:
+        """With what it lists, where that is there in a moment; else alone. StoreError; Rejected where it is judged
+        again, because something else has become active meanwhile.
+        """
+        generation = self.node.holdings.kept.generation
+        if await self.waiting_head.offer(candidate, self._end_rest):
+            return candidate
+        if self.node.store.is_unfinished:
+            await self.node.change(self.node.store.resume, self.node.now())
+        if self.node.holdings.kept.generation != generation:
+            verdict = await self.admission.judge(candidate.slot, asked, self.node.holder())
+            if not isinstance(verdict, Candidate):
+                return verdict
+            candidate = verdict
+        await self.activating.activate([candidate])
+        return candidate
 
     # ---- a round
 
@@ -249,12 +291,12 @@ class Update:
         """The plan, once newer trust is in and what is listed no more is out (rules S3). `source`: the one that is
         asked for the trust; a head does not wait for others.
         """
-        planned = plan(self.node.holdings)
+        planned = plan(self.waiting_head.holdings())
         if planned.trust:
             with self._within_epoch(), self._while_nobody_waits():
                 async with self.trust_lock:  # a round and a head may both want it
                     await self._refresh_trust(source)
-            planned = plan(self.node.holdings)
+            planned = plan(self.waiting_head.holdings())
         if planned.dropped:
             await self.activating.withdraw(planned.dropped)
         return planned
@@ -310,7 +352,7 @@ class Update:
         """Those that no validator keeps out and that are still listed, in one activation. StoreError."""
         accepted = await self.validation.accept(candidates)
         wanted_now = {
-            wanted_scope.scope: wanted_scope for wanted_scope in plan(self.node.holdings).wanted
+            wanted_scope.scope: wanted_scope for wanted_scope in plan(self.waiting_head.holdings()).wanted
         }  # a newer head may have come meanwhile
         still = [download for download in accepted if _is_wanted(download, wanted_now)]
         if still:
@@ -318,7 +360,7 @@ class Update:
 
     async def _activate(self, candidates: Sequence[Candidate]) -> None:
         with self._store_may_refuse([RetryKey.of_document(candidate.verified.envelope) for candidate in candidates]):
-            await self.activating.activate(candidates)
+            await self.waiting_head.activate(candidates)
 
     @contextmanager
     def _store_may_refuse(self, causes: Sequence[RetryKey]) -> Iterator[None]:

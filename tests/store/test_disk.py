@@ -212,6 +212,32 @@ def test_two_scopes_killed_at_every_step(tmp_path, cluster):
     assert len(seen) == 2
 
 
+def test_a_head_and_what_it_lists_killed_at_every_step(tmp_path, cluster):
+    """rules X17, L32: no head without its document, and no document without its head"""
+    head, document = cluster.head(2), cluster.snapshot(2, B)
+
+    def prepare(node):
+        prepared(node)
+        node.apply(cluster.head(1))
+
+    def work(node):
+        node.open()
+        node.store.activate(node.verified(head), node.verified(document), now=NOW, boot=BOOT)
+
+    seen = set()
+
+    def judge(node, ended):
+        node.open()
+        versions = (node.store.active("head").version, node.store.active(SCOPE).version)
+        assert versions in (((1, 1), (1, 1)), ((1, 2), (1, 2)))
+        seen.add(versions)
+        node.apply(cluster.head(3))
+        node.apply(cluster.snapshot(3, {"a": {"v": 3}}))
+
+    deaths(tmp_path, cluster, prepare, work, judge)
+    assert len(seen) == 2
+
+
 def test_after_the_floors_it_goes_forward(tmp_path, cluster):
     """rules L32; threats D-24: the commit alone is missing"""
     document = cluster.snapshot(2, B)
