@@ -65,9 +65,7 @@ class Parsed(NamedTuple):
     value: object
     text: str  # what it was read from
     objects: list[dict[str, object]]  # every object at any depth
-
-    shapes: set[tuple[str, ...]]  # the distinct tuples of their names, as they were read
-    names: set[str]
+    names: set[str]  # of their members
 
     def strings(self) -> Iterator[str]:
         """Every string at any depth, member names included, each as often as it stands there."""
@@ -89,7 +87,7 @@ class Parsed(NamedTuple):
 
 def survey(value: object) -> Parsed:
     """What `parse` would give for a value's own canonical bytes, whatever its size."""
-    return _parse(dumps(value).decode())
+    return _parse(dumps(value).decode())[0]
 
 
 def loads(data: bytes, limits: Limits = DEFAULT, *, depth: int | None = None) -> object:
@@ -110,7 +108,7 @@ def parse(data: bytes, limits: Limits = DEFAULT, *, depth: int | None = None) ->
     """The value of canonical `data` within the limits on depth, values and strings; NotCanonical otherwise."""
     text = _decode(data)
     _refuse_too_many_containers(text, limits.json_values)
-    parsed = _parse(text)
+    parsed, shapes = _parse(text)
     may_be_too_many = len(data) >= 2 * limits.json_values  # each has a character, and one that parts it from the next
     structure = _structure(data, _NOT_COUNTED if may_be_too_many else _NOT_STRUCTURE)
     if b" " in structure:
@@ -121,7 +119,7 @@ def parse(data: bytes, limits: Limits = DEFAULT, *, depth: int | None = None) ->
     if may_be_too_many:
         _refuse_too_many_values(parsed, structure, limits.json_values)
     _refuse_other_escapes(text)
-    _refuse_disorder(parsed)
+    _refuse_disorder(shapes, text)
     _refuse_long_strings(parsed, data, limits.string_bytes)
     return parsed
 
@@ -236,7 +234,8 @@ _INTEGERS = _Judged(_integer)
 _FLOATS = _Judged(_float)
 
 
-def _parse(text: str) -> Parsed:
+def _parse(text: str) -> tuple[Parsed, set[tuple[str, ...]]]:
+    """And the shapes of its objects: the distinct tuples of their names, as they were read."""
     objects: list[dict[str, object]] = []
 
     def collect(item: dict[str, object]) -> dict[str, object]:
@@ -260,7 +259,7 @@ def _parse(text: str) -> Parsed:
     if end != len(text):
         raise NotCanonical("something follows the value")
     shapes = set(map(tuple, objects))
-    return Parsed(value, text, objects, shapes, set(chain.from_iterable(shapes)))
+    return Parsed(value, text, objects, set(chain.from_iterable(shapes))), shapes
 
 
 def _structure(data: bytes, other: bytes) -> bytes:
@@ -298,10 +297,10 @@ def _refuse_other_escapes(text: str) -> None:
         raise NotCanonical("an escape in another form than the canonical one")
 
 
-def _refuse_disorder(parsed: Parsed) -> None:
+def _refuse_disorder(shapes: Iterable[tuple[str, ...]], text: str) -> None:
     """Names ascend by UTF-16 code units (RFC 8785, 3.2.3), which is by code point wherever there is only ASCII."""
-    in_order: Callable[[Iterable[str]], list[str]] = sorted if parsed.text.isascii() else _by_utf_16
-    for shape in parsed.shapes:
+    in_order: Callable[[Iterable[str]], list[str]] = sorted if text.isascii() else _by_utf_16
+    for shape in shapes:
         if list(shape) != in_order(shape):
             raise NotCanonical("member names out of order")
 

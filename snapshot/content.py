@@ -3,7 +3,7 @@
 Within step 11 the order is that of format.md's text, whichever section came first (rules S88).
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from enum import IntEnum
 
 from snapshot import canonical, secrets
@@ -14,6 +14,7 @@ from snapshot.envelope import Envelope
 from snapshot.identifiers import CONFIG, is_id
 from snapshot.limits import Limits
 from snapshot.manifest import bad_content
+from snapshot.quick_parse import parse_quickly
 from snapshot.reasons import Reason, Rejected
 
 # No snapshot carries such authority, in any scope type (format.md 7).
@@ -68,19 +69,27 @@ class DocumentContent:
 
     def inspect(self, name: str, data: bytes) -> None:
         """Look at the final bytes of a section: set as they are, or a patch's result."""
-        section = self.parse(name, data)
-        if section is None:
+        section = parse_quickly(data, self._limits)
+        if section is not None and not self._faults_of(name, section):
             return
+        section = self.parse(name, data)  # which fault is the first of its order depends on the way of reading
+        for order, fault in self._faults_of(name, section) if section is not None else ():
+            if order is None:
+                self.secret = fault
+            else:
+                self.note(order, fault)
+
+    def _faults_of(self, name: str, section: Parsed) -> list[tuple[Order | None, Rejected]]:
+        """By their place in step 11; None for step 12, which says the first of all sections."""
         if name == FILES and self._envelope.scope_type == CONFIG:
             self._read_index(section)
-            return
-        self._note(Order.STRUCTURE, lambda: self._structure_holds(name, section))
-        self._note(Order.ORGANIZATION, lambda: self._organizations_are_listed(name, section))
-        finding = secrets.find_secret_in(section) if self.secret is None else None
-        if finding:
-            found = f"a raw secret ({finding.detector})"
-            where = f"{name}{finding.pointer}"
-            self.secret = Rejected(12, Reason.RAW_SECRET, expected="a secret_ref", found=found, where=where)
+            return []
+        found = (
+            (Order.STRUCTURE, self._fault_of_structure(name, section)),
+            (Order.ORGANIZATION, self._unlisted_organization(name, section)),
+            (None, self._raw_secret(name, section)),
+        )
+        return [(order, fault) for order, fault in found if fault is not None]
 
     def _read_index(self, section: Parsed) -> None:
         """Judged by its own form alone: a path may be any word."""
@@ -94,37 +103,40 @@ class DocumentContent:
         if is_part(name, "peers") and isinstance(value, dict):
             self.peers.update(value)
 
-    def _note(self, order: Order, check: Callable[[], None]) -> None:
-        try:
-            check()
-        except Rejected as fault:
-            self.note(order, fault)
-
-    def _structure_holds(self, name: str, section: Parsed) -> None:
+    def _fault_of_structure(self, name: str, section: Parsed) -> Rejected | None:
         if self._envelope.scope_type == TRUST_BUNDLE:
             self.values[name] = section.value
         forbidden = FORBIDDEN_MEMBERS & section.names
         if forbidden:
-            raise bad_content("no member that grants authority", min(forbidden), name)
+            return bad_content("no member that grants authority", min(forbidden), name)
         if self._envelope.scope_type == PEER_DIRECTORY and is_part(name, "peers"):
             if not isinstance(section.value, dict) or not all(map(is_id, section.value)):
-                raise bad_content("an object by node id", "something else", name)
+                return bad_content("an object by node id", "something else", name)
             self.count_peers(name, section.value)
+        return None
 
-    def _organizations_are_listed(self, name: str, section: Parsed) -> None:
+    def _unlisted_organization(self, name: str, section: Parsed) -> Rejected | None:
         if "organization_id" not in section.names:
-            return
+            return None
         listed = self._envelope.organization_ids
         for item in section.objects:
             if "organization_id" in item and item["organization_id"] not in listed:
                 found = item["organization_id"]
-                raise Rejected(
+                return Rejected(
                     11,
                     Reason.UNRELATED_ORGANIZATION,
                     expected="an organization_id that the envelope lists",
                     found=found if is_id(found) else type(found).__name__,
                     where=name,
                 )
+        return None
+
+    def _raw_secret(self, name: str, section: Parsed) -> Rejected | None:
+        finding = secrets.find_secret_in(section) if self.secret is None else None
+        if finding is None:
+            return None
+        found = f"a raw secret ({finding.detector})"
+        return Rejected(12, Reason.RAW_SECRET, expected="a secret_ref", found=found, where=f"{name}{finding.pointer}")
 
 
 def is_part(name: str, family: str) -> bool:

@@ -12,7 +12,11 @@ from tests.source import PACKAGES, modules
 
 LISTS = sorted((ROOT / "tests/constraints").glob("*.txt"))
 ROOMS = ("snapshot", "wire", "agent", "coordinator", "holdfast")
-ASKED = {"newest.txt": ("coordinator", "test", "lint"), "trixie.txt": ("coordinator",), "bookworm.txt": ()}
+ASKED = {
+    "newest.txt": ("coordinator", "fast", "test", "lint"),
+    "trixie.txt": ("coordinator", "fast"),
+    "bookworm.txt": (),  # which has no orjson
+}
 
 
 def pins(text):
@@ -38,6 +42,13 @@ def test_all_that_the_project_asks_for_is_on_the_list(path):
         asked += project["optional-dependencies"][extra]
     listed = {normal(name) for name, _, _ in pins(path.read_text())}
     assert {normal(re.match(r"[\w.-]+", each)[0]) for each in asked} - listed == set()
+
+
+def test_what_is_used_where_there_is_is_done_without_on_debian_12():
+    """So that both ways are run."""
+    fast = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]["fast"]
+    listed = {normal(name) for name, _, _ in pins((ROOT / "tests/constraints/bookworm.txt").read_text())}
+    assert {normal(re.match(r"[\w.-]+", each)[0]) for each in fast} & listed == set() != set(fast)
 
 
 def test_nothing_is_installed_without_its_hash():

@@ -38,6 +38,7 @@ DEBIANS = {  # name in Python -> Debian package
     "trio": "python3-trio",
     "yaml": "python3-yaml",
 }
+USED_WHERE_THERE_IS = {"orjson": "python3-orjson"}  # Debian 12 has none
 # What holdfastctl needs where a coordinator is made, and has from holdfast-coordinator, which depends on it.
 WITH_A_COORDINATOR = {
     "alembic",
@@ -84,9 +85,9 @@ def paragraphs():
     return found
 
 
-def depends(package):
+def depends(package, field="Depends"):
     """Debian package -> the least version, or an empty string."""
-    words = [word.strip() for word in paragraphs()[package]["Depends"].split(",")]
+    words = [word.strip() for word in paragraphs()[package][field].split(",")]
     libraries = [word for word in words if not word.startswith(("${", "python3:any", "holdfastctl"))]
     found = [re.fullmatch(r"(\S+)(?: \(>= (\S+)\))?", word) for word in libraries]
     return {each[1]: each[2] or "" for each in found}
@@ -117,7 +118,9 @@ def test_it_depends_on_what_it_imports_and_on_nothing_else(package, tmp_path):
     """Also for what an operator would meet only later, in a command that is seldom used"""
     theirs = imported(install(package, tmp_path)) - OURS
     theirs -= WITH_A_COORDINATOR if package == "holdfastctl" else set()
-    assert {DEBIANS[name] for name in theirs} == depends(package).keys() - BY_URL
+    assert {DEBIANS[name] for name in theirs - USED_WHERE_THERE_IS.keys()} == depends(package).keys() - BY_URL
+    optional = {USED_WHERE_THERE_IS[name] for name in theirs & USED_WHERE_THERE_IS.keys()}
+    assert optional == (depends(package, "Suggests").keys() & {*USED_WHERE_THERE_IS.values()} if optional else set())
 
 
 @pytest.mark.parametrize("package", LIBRARIES)
@@ -197,11 +200,13 @@ def test_least_versions_are_the_projects():
     """A package asks for no older library than the project does"""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     asked = [*project["dependencies"], *project["optional-dependencies"]["coordinator"]]
+    asked += project["optional-dependencies"]["fast"]
     least = {re.split(r"[><\[]", each)[0].lower(): re.search(r">=([\d.]+)", each)[1] for each in asked}
     names = {"pyyaml": "yaml", "pyjwt": "jwt", "pynacl": "nacl"}
     least = {f"python3-{names.get(name, name)}": version for name, version in least.items()}
     for package in ("holdfast-agent", "holdfast-coordinator", "holdfastctl"):
-        for name, version in depends(package).items():
+        suggested = {name: least_of for name, least_of in depends(package, "Suggests").items() if least_of}
+        for name, version in {**depends(package), **suggested}.items():
             assert _numbers(version) >= _numbers(least[name]), name
 
 

@@ -1,0 +1,270 @@
+"""The quick yes about canonical JSON: never another verdict than the one that is given without it."""
+
+import json
+import subprocess
+import sys
+
+import pytest
+import rfc8785
+from hypothesis import assume, example, given
+from hypothesis import strategies as st
+
+from snapshot import quick_parse
+from snapshot.canonical import number, parse
+from snapshot.limits import DEFAULT, Limits
+from snapshot.quick_parse import DEEPEST, parse_quickly
+from tests.examples import examples
+from tests.fuzz import seeds
+from tests.fuzz.targets import PLACES, lab, verdict
+from tests.snapshot.test_canonical import CANONICAL, NOT_CANONICAL, ONE_MORE, TEN_VALUES
+from tests.snapshot.test_canonical_properties import DOUBLES, VALUES, bears_large_integers, depth_of
+
+orjson_is_there = pytest.mark.skipif(quick_parse._orjson() is None, reason="orjson: pip install 'holdfast[fast]'")
+
+
+@pytest.fixture
+def without_orjson(monkeypatch):
+    """As on a machine that has none."""
+    monkeypatch.setitem(sys.modules, "orjson", None)
+    quick_parse._orjson.cache_clear()
+    yield
+    monkeypatch.undo()
+    quick_parse._orjson.cache_clear()
+
+
+def says_yes(data, limits=DEFAULT):
+    """And then `parse` gives the same, to the type of each number; what it refuses raises."""
+    quick = parse_quickly(data, limits)
+    if quick is None:
+        return False
+    slow = parse(data, limits)
+    assert repr(quick.value) == repr(slow.value)
+    assert (quick.text, quick.names) == (slow.text, slow.names)
+    assert sorted(map(repr, quick.objects)) == sorted(map(repr, slow.objects))
+    return True
+
+
+ORDINARY = {
+    "routes": '{"a":{"enabled":true,"hops":["x","y"],"weight":0.37},"b":{"enabled":false,"hops":[],"weight":-12.5}}',
+    "nested": "[" * (DEEPEST - 1) + '{"a":[]}'.replace("[]", "1") + "]" * (DEEPEST - 1),
+    "other-languages": '{"é":"\\u0001\\n€","ﬃ":"\U0001f600"}',
+    "largest-integers": "[-9007199254740991,9007199254740991]",
+    "empty": '{"a":{},"b":[]}',
+}
+
+
+@orjson_is_there
+@pytest.mark.parametrize("text", ORDINARY.values(), ids=ORDINARY)
+def test_an_ordinary_section_is_read_quickly(text):
+    assert says_yes(text.encode())
+
+
+@orjson_is_there
+@pytest.mark.parametrize("text", CANONICAL.values(), ids=CANONICAL)
+def test_what_is_canonical(text):
+    """rules S13"""
+    says_yes(text.encode())
+
+
+@orjson_is_there
+@pytest.mark.parametrize("data", NOT_CANONICAL.values(), ids=NOT_CANONICAL)
+def test_what_is_not_canonical(data):
+    """rules S13; threats E08, E10, E14, E25"""
+    assert not says_yes(data)
+    says_yes(b"[" + data + b"]")
+    says_yes(b'{"a":' + data + b"}")
+
+
+@orjson_is_there
+@given(VALUES)
+@example({"\U0001f600": 1, "\ufb33": 2})
+@example({"\ufb33": {"\U0001f600": 1}})
+@example([1e16, 1e-6, 0.00001, 5e-324, 123456789012345680.0])
+def test_any_value(value):
+    """rules S13; threats E15"""
+    says_yes(rfc8785.dumps(value))
+
+
+WORDS = st.text(st.characters(max_codepoint=0xD7FF), max_size=6)
+
+
+@orjson_is_there
+@given(
+    st.recursive(
+        st.one_of(st.none(), st.booleans(), st.integers(-99, 99), WORDS),
+        lambda inner: st.one_of(st.lists(inner), st.dictionaries(WORDS, inner)),
+    )
+)
+def test_nearly_all_values_are_read_quickly(value):
+    assume(isinstance(value, (dict, list)) and depth_of(value) <= DEEPEST)
+    assert says_yes(rfc8785.dumps(value))
+
+
+@orjson_is_there
+@given(DOUBLES)
+@example(1.0)
+@example(-0.0)
+@example(1e-6)
+@example(1e-7)
+@example(1e16)
+@examples(400)
+def test_any_way_of_writing_a_float(value):
+    """threats E10: Python's, orjson's, C's; none that RFC 8785 has not."""
+    import orjson
+
+    for token in (
+        repr(value),
+        orjson.dumps(value).decode(),
+        number(value),
+        f"{value:.17g}",
+        f"{value:e}",
+        f"{value:f}",
+    ):
+        for text in (f"[{token}]", f'{{"a":{token}}}', f"[[],{token}]"):
+            says_yes(text.encode())
+
+
+@orjson_is_there
+@given(VALUES, st.randoms(use_true_random=False))
+@examples(300)
+def test_one_character_changed(value, choose):
+    """rules S13"""
+    text = list(rfc8785.dumps(value).decode())
+    at = choose.randrange(len(text))
+    text[at : at + choose.randint(0, 1)] = choose.choice(
+        ['"', ",", ":", "[", "]", "{", "}", "\\", " ", "0", "-", ".", "e", "é"]
+    )
+    says_yes("".join(text).encode())
+
+
+@orjson_is_there
+@given(st.lists(st.sampled_from(['"', '":', ",", ":", "[", "]", "{", "}", "\\", " ", "a", "0", '{"a":']), max_size=14))
+def test_any_sequence_of_tokens(tokens):
+    """rules S13"""
+    says_yes("".join(tokens).encode())
+
+
+@orjson_is_there
+@given(st.binary(max_size=40))
+def test_any_bytes(data):
+    """threats E25"""
+    says_yes(data)
+
+
+@orjson_is_there
+@given(
+    VALUES,
+    st.builds(Limits, json_depth=st.integers(1, 4), json_values=st.integers(1, 90), string_bytes=st.integers(2, 99)),
+)
+@examples(300)
+def test_within_any_limits(value, limits):
+    """format.md 10; threats E13, E17"""
+    assume(not bears_large_integers(value))
+    says_yes(rfc8785.dumps(value), limits)
+
+
+@orjson_is_there
+@pytest.mark.parametrize("text", [*TEN_VALUES.values(), *ONE_MORE.values()])
+def test_as_many_values_as_may_be(text):
+    """threats E17"""
+    says_yes(text.encode(), Limits(json_values=10, string_bytes=8))
+
+
+@orjson_is_there
+@pytest.mark.parametrize("size", [65_536, 65_537])
+def test_as_large_as_a_string_may_be(size):
+    """format.md 10; threats E17: beyond that a string may be too long, and orjson takes much memory."""
+    assert says_yes(b'["%b"]' % (b"a" * (size - 4))) == (size == 65_536)
+    assert not says_yes(b'["%b"]' % (b"a" * size))
+
+
+@orjson_is_there
+@pytest.mark.parametrize("depth", [DEEPEST, DEEPEST + 1, 32, 33, 250, 254, 255, 1000, 1023, 1024, 1025, 100_000])
+@pytest.mark.parametrize(("opened", "closed"), [(b"[", b"]"), (b'{"a":', b"}")], ids=["arrays", "objects"])
+def test_what_is_deep_is_not_written_by_orjson(monkeypatch, depth, opened, closed):
+    """threats E13: where it closes many at once, orjson of Debian 13 writes beyond the end of its buffer."""
+    import orjson
+
+    written = []
+    dumps = orjson.dumps
+    monkeypatch.setattr(orjson, "dumps", lambda value, **options: written.append(value) or dumps(value, **options))
+    for inner, more in ((b"0", 0), (b'""', 0), (b"[]", 1), (b"{}", 1)):
+        data = opened * (depth - more) + inner + closed * (depth - more)
+        assert says_yes(data) == bool(written) == (depth <= DEEPEST)
+        written.clear()
+
+
+@orjson_is_there
+@pytest.mark.parametrize(("version", "used"), [("3.9.15", False), ("3.10.7", True), ("3.11.6rc1", True), ("4.0", True)])
+def test_an_old_orjson_is_as_none(monkeypatch, version, used):
+    """threats E13: it reads as deep as the text goes, until the stack ends."""
+    import orjson
+
+    monkeypatch.setattr(orjson, "__version__", version)
+    quick_parse._orjson.cache_clear()
+    try:
+        assert (parse_quickly(b"{}") is not None) == used
+    finally:
+        quick_parse._orjson.cache_clear()
+
+
+def test_without_orjson_all_is_read_as_ever(without_orjson):
+    assert parse_quickly(b"{}") is None
+
+
+def test_nothing_loads_orjson_before_the_first_section():
+    """An agent's first answer does not wait for it."""
+    code = "import sys, snapshot.verify, agent.served; sys.exit('orjson' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+def verdicts():
+    """On every seed of the fuzzer, as the section, patch or manifest of a signed document; and on sections with faults
+    of which one comes first."""
+    found = [(seed, *_outcome(PLACES[seed[0]], seed[1:])) for seed in sorted(set(seeds.sections())) if seed[0] < 3]
+    return found + [(text, *_outcome(PLACES[0], text.encode())) for text in SEVERAL]
+
+
+SEVERAL = [
+    json.dumps(value, sort_keys=True, separators=(",", ":"))
+    for value in (
+        {"a": {"organization_id": "x1"}, "b": [{"organization_id": "x2"}], "organization_id": "x3"},
+        {"a": {"b": {"password": "p1"}}, "c": [{"token": "p2"}], "password": "p3"},
+        {"a": {"secret_ref": 1}, "b": {"c": {"secret_ref": 2}}, "secret_ref": 3},
+        {"a": {"d": "1", "kty": "OKP"}, "b": {"a": {"d": "2", "kty": "OKP"}}},
+        {"a": {"query_grants": 1}, "b": {"user_directory": 2}},
+    )
+]
+
+
+def _outcome(place, data):
+    """What a node says of it, with each word of the reason."""
+    seen = []
+    real = lab().cluster.forge
+
+    def forge(*words, **more):
+        document = real(*words, **more)
+        seen.append(verdict(document.chunks(), document.envelope.kind))
+        return document
+
+    lab().cluster.forge = forge
+    try:
+        place(data)
+    finally:
+        del lab().cluster.forge
+    return seen
+
+
+@orjson_is_there
+def test_one_verdict_and_one_reason_with_and_without_orjson(monkeypatch):
+    """rules S13, S88; threats D-57"""
+    with_it = verdicts()
+    monkeypatch.setitem(sys.modules, "orjson", None)
+    quick_parse._orjson.cache_clear()
+    try:
+        assert verdicts() == with_it
+    finally:
+        monkeypatch.undo()
+        quick_parse._orjson.cache_clear()
+    reasons = {outcome[1] for _, *outcomes in with_it for outcome in outcomes if len(outcome) == 3}
+    assert len(reasons) >= 4
