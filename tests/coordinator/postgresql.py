@@ -106,9 +106,10 @@ def stoppable(directory: Path, name: str, *, durable: bool = False, settings: st
 
 
 def begin() -> None:
-    """For all that are forked from here on, too."""
-    if found := _newest():
-        _made(found, _runner())
+    """For all that are forked from here on, too. Where it cannot be had, each of them says so by itself."""
+    with suppress(Unavailable):
+        if found := _newest():
+            _made(found, _runner())
 
 
 @cache

@@ -3,7 +3,7 @@
 Each process is one of its own, forked here where all modules are imported already: a command's imports take ten times
 as long as its work. That they succeed, and which ones a command waits for, is claimed by tests that start it plainly.
 Who asks connects, sends one job with three descriptors, and is sent the process id, then how it ended. It is killed
-once who asked is gone.
+once who asked is gone. The imports are begun once somebody connects.
 """
 
 import atexit
@@ -118,6 +118,9 @@ def next_job(listener: socket.socket) -> tuple[dict, list[int]] | None:
         if listener in ready:
             asked, _ = listener.accept()
             data, descriptors, _, _ = socket.recv_fds(asked, MOST_BYTES, 3)
+            if not data:  # whoever wants it to be ready
+                asked.close()
+                continue
             pid = os.fork()
             if pid == 0:
                 for one in running:

@@ -185,9 +185,12 @@ def _stand_in(folder: Path, name: str) -> None:
     script.chmod(0o755)
 
 
-def begin() -> None:
-    """For all that are forked from here on, too."""
-    _server()
+def begin(*, at_once: bool = False) -> None:
+    """For all that are forked from here on, too. `at_once`: it gets ready, and does not wait until it is asked."""
+    server = _server()
+    if at_once:
+        with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as asked:
+            asked.connect(server)  # and asks for nothing
 
 
 def _server() -> str:

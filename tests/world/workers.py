@@ -14,6 +14,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+import threading
 from collections.abc import Sequence
 from pathlib import Path
 from types import ModuleType
@@ -27,6 +28,7 @@ from tests.coordinator import postgresql, warmed
 from tests.world import fork_server, programs, stand_in
 
 _DATABASE = "database_url"  # the fixture of all that may ask for a server
+_OF_PROGRAMS = ("tests/journeys/", "tests/holdfast/")
 
 # Who interrupts the run reaches each worker by itself.
 _LAUNCH = """
@@ -81,7 +83,9 @@ class _Ours:
 
 
 class Collected:
-    """Has the tests collected, and becomes each worker that is asked for."""
+    """Has the tests collected, and becomes each worker that is asked for. What takes long and was found to be needed is
+    begun meanwhile: one process collects, and another processor has nothing to do.
+    """
 
     def __init__(self, path: str, listening: int) -> None:
         self._path, self._listening = path, listening
@@ -89,11 +93,20 @@ class Collected:
         self.session: pytest.Session | None = None
         self.broken = ""  # what went wrong before there was one, with pytest or a hook
         self.maxfail = 0
+        self._with_programs = False
+        self._initdb: threading.Thread | None = None
 
     @pytest.hookimpl
     def pytest_collectreport(self, report: pytest.CollectReport) -> None:
         if not report.passed:
             self.failed.append(report)
+            return
+        if not self._with_programs and report.nodeid.startswith(_OF_PROGRAMS):
+            self._with_programs = True
+            programs.begin(at_once=True)
+        if self._initdb is None and any(_DATABASE in getattr(each, "fixturenames", ()) for each in report.result):
+            self._initdb = threading.Thread(target=postgresql.begin)
+            self._initdb.start()
 
     @pytest.hookimpl
     def pytest_internalerror(self, excrepr: object) -> None:
@@ -105,9 +118,9 @@ class Collected:
         self.session = session
         session.config.pluginmanager.getplugin("capturemanager").stop_global_capturing()
         programs.begin()
-        if any(_DATABASE in getattr(item, "fixturenames", ()) for item in session.items):
-            postgresql.begin()
+        if self._initdb is not None:
             warmed.warm()
+            self._initdb.join()
         # Who interrupts the run reaches each worker by itself.
         interrupted = signal.signal(signal.SIGINT, signal.SIG_IGN)
         with fork_server.listening(self._path, self._listening) as listener:
