@@ -5,6 +5,9 @@ Each node follows its heads, and judges what comes, with a verifier of its own, 
 """
 
 from collections.abc import Set
+from copy import copy
+from dataclasses import replace
+from functools import partial
 
 import pytest
 
@@ -14,8 +17,9 @@ from coordinator.keys.signing_key import SigningKey
 from coordinator.membership import revocation
 from coordinator.rollout import commands
 from coordinator.trust import trust_import
-from tests.coordinator.guarded import GuardedFleet
-from tests.coordinator.publishing import DAY
+from tests.coordinator import copies
+from tests.coordinator.guarded import GuardedFleet, GuardedNode
+from tests.coordinator.publishing import DAY, Press, copied
 from tests.coordinator.test_trust_import import recovery
 
 NODES = ("node-a", "node-b")
@@ -31,10 +35,23 @@ class Beside:
     def __init__(self, fleet: GuardedFleet) -> None:
         self.fleet, self.press = fleet, fleet.press
         self.readers = {node_id: self.press.reader(node_id) for node_id in NODES}
+
+    def begin(self) -> None:
         self.press.apply("\n---\n".join((CONFIG.format(text="one"), ROUTE.format(host="one"), BAKES)))
         self.fleet.go_on()
         self.tell()
         self.press.change("\n---\n".join((CONFIG.format(text="two"), ROUTE.format(host="two"))))
+
+    def over(self, database: Database) -> "Beside":
+        """The same over a copy of its database, after a restart of the coordinator."""
+        press = replace(
+            self.press, database=database, bundles=replace(self.press.bundles), kept=copied(self.press.kept)
+        )
+        nodes = {node_id: copied_node(node, press) for node_id, node in self.fleet.nodes.items()}
+        made = Beside(GuardedFleet(press, nodes, self.fleet.elapsed))
+        for node_id, reader in self.readers.items():
+            made.readers[node_id].holder, made.readers[node_id].head_id = reader.holder, reader.head_id
+        return made
 
     def tell(self) -> None:
         """Heads that are due, and what nodes make of them."""
@@ -70,20 +87,30 @@ class Beside:
         del self.readers[node_id], self.fleet.nodes[node_id]
 
 
+def copied_node(node: GuardedNode, press: Press) -> GuardedNode:
+    own = {name: copy(getattr(node, name)) for name in ("refuses", "refused", "active", "marks")}
+    return replace(node, press=press, **own)
+
+
 pytestmark = pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
 
 
 @pytest.fixture(params=["asked", "bakes", "halted"])
 def beside(database: Database, request: pytest.FixtureRequest) -> Beside:
+    return copies.made(database, ("beside", request.param), partial(come_to, request.param)).over(database)
+
+
+def come_to(state: str, database: Database) -> Beside:
     made = Beside(GuardedFleet.founded(database, *NODES))
-    if request.param == "asked":
+    made.begin()
+    if state == "asked":
         made.fleet.look()
         made.tell()
         assert made.at(Step.OFFERED) == set(NODES)
         return made
     made.until(ChangeState.ROLLING)
     made.go_on()
-    if request.param == "halted":
+    if state == "halted":
         commands.halt(made.press.database, 1, "wait", actor="ann", now=made.press.now)
     assert len(made.run_by(b"two")) == 1
     return made
