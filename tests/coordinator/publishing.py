@@ -102,6 +102,10 @@ class Press:
         bundles, kept = copies.made(database, ("published", nodes, also, prune), publish)
         return cls(database, bundles=replace(bundles), kept=copied(kept))
 
+    def over(self, database: Database) -> "Press":
+        """The same, with a memory of its own, over a copy of its database."""
+        return replace(self, database=database, bundles=replace(self.bundles), kept=copied(self.kept))
+
     @classmethod
     def _found(cls, database: Database, *nodes: str) -> Bundles:
         candidates.found(database)

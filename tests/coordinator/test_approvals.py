@@ -16,8 +16,9 @@ from coordinator.changes.states import ChangeState, GroupPhase
 from coordinator.database.database import Database
 from coordinator.membership import operators
 from coordinator.rollout import approvals, commands
+from tests.coordinator import copies
 from tests.coordinator.begun_changes import PLAN_HASH, begin, save
-from tests.coordinator.candidates import NOW, contents
+from tests.coordinator.candidates import NOW, contents, found
 from tests.coordinator.refusals import refused
 from tests.examples import examples
 from wire.certificate import make_identity
@@ -27,13 +28,18 @@ TABLES = ("changes", "change_approvals", "change_events", "audit")
 
 
 @pytest.fixture
-def four(cluster: Database) -> Database:
+def four(database: Database) -> Database:
     """ann wrote it; bob and cleo approve, vic looks, adam may everything."""
+    copies.made(database, "who approves", add_people)
+    return database
+
+
+def add_people(database: Database) -> None:
+    found(database)
     roles = {"ann": "author", "bob": "approver", "cleo": "approver", "vic": "viewer", "adam": "admin"}
     for name, role in roles.items():
         der = make_identity(name, NOW).der
-        operators.add(cluster, name, der, role=OperatorRole(role), actor="uid:0", now=NOW)
-    return cluster
+        operators.add(database, name, der, role=OperatorRole(role), actor="uid:0", now=NOW)
 
 
 def approve(database: Database, change: records.ChangeRecord, actor: str, plan_hash: str = PLAN_HASH) -> ChangeState:

@@ -13,8 +13,9 @@ from coordinator.changes.states import ChangeState
 from coordinator.database import schema
 from coordinator.database.database import Database, Transaction
 from coordinator.runtime import retention
+from tests.coordinator import copies
 from tests.coordinator.begun_changes import begin
-from tests.coordinator.candidates import NOW
+from tests.coordinator.candidates import NOW, found
 from tests.coordinator.query_plans import plans_of
 
 ENDED = 4_000
@@ -22,21 +23,26 @@ READS_ALL = re.compile(r"SCAN changes$|Seq Scan on changes", re.MULTILINE)
 
 
 @pytest.fixture
-def years(cluster: Database) -> Database:
+def years(database: Database) -> Database:
     """Thousands that are over, with plans of their own, and one that is open."""
-    first = begin(cluster, state=ChangeState.DONE, settled_at=NOW)
-    with cluster.change(actor="test", now=NOW) as transaction:
+    copies.made(database, "years of changes", pass_years)
+    with database.change(actor="test", now=NOW) as transaction:
+        transaction.connection.exec_driver_sql("ANALYZE")
+        transaction.audit("test", "analyse")
+    return database
+
+
+def pass_years(database: Database) -> None:
+    found(database)
+    first = begin(database, state=ChangeState.DONE, settled_at=NOW)
+    with database.change(actor="test", now=NOW) as transaction:
         row = dict(transaction.row(schema.changes.select())._mapping)
         plan = '[{"kind": "Organization", "id": "acme", "verb": "create", "before": null, "after": {"name": "%s"}}]'
         row |= {"plan": plan % ("x" * 200)}
         numbers = range(first.change_id + 1, ENDED)
         transaction.run(insert(schema.changes), [{**row, "change_id": number} for number in numbers])
         transaction.audit("test", "changes")
-    begin(cluster, ChangeNode(0, "n-1", ("route_policy",)), state=ChangeState.HALTED)
-    with cluster.change(actor="test", now=NOW) as transaction:
-        transaction.connection.exec_driver_sql("ANALYZE")
-        transaction.audit("test", "analyse")
-    return cluster
+    begin(database, ChangeNode(0, "n-1", ("route_policy",)), state=ChangeState.HALTED)
 
 
 ASKED = {

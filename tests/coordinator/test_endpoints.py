@@ -10,6 +10,7 @@ from coordinator.database.database import Database
 from coordinator.membership import revocation
 from coordinator.publishing import endpoints
 from coordinator.reports import heartbeats
+from tests.coordinator import copies
 from tests.coordinator.candidates import contents
 from tests.coordinator.publishing import STATE, Press
 from tests.coordinator.reports import heartbeat, mark, scope
@@ -21,10 +22,14 @@ TABLES = ("resources", "nodes", "cluster", "audit")
 @pytest.fixture
 def press(database: Database) -> Press:
     """Two members that hold a bootstrap with the old endpoint alone."""
+    return copies.made(database, "an old endpoint", hold_the_old).over(database)
+
+
+def hold_the_old(database: Database) -> Press:
     press = Press.founded(database, "node-a", "node-b")
     declare(press, OLD, drop_endpoints=True)
     settle(press)
-    return press
+    return press.over(database)
 
 
 def cluster_of(*urls: str) -> str:

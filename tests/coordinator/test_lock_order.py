@@ -1,6 +1,7 @@
 """Whoever writes rows of several nodes takes them in one order, so that two never wait for each other."""
 
 from collections.abc import Callable, Collection
+from copy import copy
 from dataclasses import replace
 
 import pytest
@@ -18,6 +19,7 @@ from coordinator.publishing.heads import Publication
 from coordinator.reports import heartbeats, refusal_records
 from coordinator.reports.refusal_records import RefusalOutcome
 from coordinator.runtime import retention
+from tests.coordinator import copies
 from tests.coordinator.candidates import NOW, admit, found
 from tests.coordinator.lock_waits import Session, deletes, until_waiting, writes
 from tests.coordinator.picky import Picky
@@ -27,11 +29,18 @@ from tests.coordinator.reports import events, heartbeat
 ROUTES = "route_policy"
 NEXT = STATE.replace("www.example", "shop.example").replace("roles: [ingress]", "roles: [ingress, egress_service]")
 NODES = ("node-a", "node-b")
+KEPT = ("refuses", "active", "expires", "applied", "last")  # of a node, from report to report
 
 
 @pytest.fixture
 def refusing(server: Database) -> list[Picky]:
     """Both refuse what is declared, and have taken what was renewed for them since, which nobody knows yet."""
+    made = copies.made(server, "both refuse", refuse_both)
+    press = made[0].press.over(server)
+    return [replace(node, press=press, **{name: copy(getattr(node, name)) for name in KEPT}) for node in made]
+
+
+def refuse_both(server: Database) -> list[Picky]:
     press = Press.published(server, *NODES)
     nodes = [Picky(press, node_id).follow() for node_id in NODES]
     press.now += HOUR

@@ -1,5 +1,7 @@
 """Who is only to be told of newcomers waits a little, and for nothing else (rules K21, K22)."""
 
+from copy import copy, deepcopy
+
 import pytest
 
 from coordinator.database import catalog
@@ -7,6 +9,7 @@ from coordinator.database.database import Database
 from coordinator.membership import membership, revocation
 from coordinator.membership.enrolment import GrantReader
 from coordinator.publishing.newcomers import MOST_S, QUIET_S, Newcomers
+from tests.coordinator import copies
 from tests.coordinator.candidates import NOW, admit, join, remove_node
 from tests.coordinator.publishing import Press
 
@@ -32,6 +35,11 @@ class Fleet:
         assert self.choose() == ["a", "b"]
         self.publish()
 
+    def over(self, database: Database) -> "Fleet":
+        made = copy(self)
+        made.press, made.newcomers = self.press.over(database), deepcopy(self.newcomers)
+        return made
+
     def admit(self, node_id: str) -> None:
         self.members = {**getattr(self, "members", {}), node_id: admit(self.press.database, node_id)}
 
@@ -47,7 +55,7 @@ class Fleet:
 
 @pytest.fixture
 def fleet(database: Database) -> Fleet:
-    return Fleet(database)
+    return copies.made(database, "two who know each other", lambda new: Fleet(new).over(new)).over(database)
 
 
 def test_a_newcomer_is_published_at_once_and_others_are_told_of_many_together(fleet: Fleet) -> None:

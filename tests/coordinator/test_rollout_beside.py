@@ -19,7 +19,7 @@ from coordinator.rollout import commands
 from coordinator.trust import trust_import
 from tests.coordinator import copies
 from tests.coordinator.guarded import GuardedFleet, GuardedNode
-from tests.coordinator.publishing import DAY, Press, copied
+from tests.coordinator.publishing import DAY, Press
 from tests.coordinator.test_trust_import import recovery
 
 NODES = ("node-a", "node-b")
@@ -44,9 +44,7 @@ class Beside:
 
     def over(self, database: Database) -> "Beside":
         """The same over a copy of its database, after a restart of the coordinator."""
-        press = replace(
-            self.press, database=database, bundles=replace(self.press.bundles), kept=copied(self.press.kept)
-        )
+        press = self.press.over(database)
         nodes = {node_id: copied_node(node, press) for node_id, node in self.fleet.nodes.items()}
         made = Beside(GuardedFleet(press, nodes, self.fleet.elapsed))
         for node_id, reader in self.readers.items():
