@@ -10,6 +10,9 @@ that a node makes (snapshot/signature.py). Whatever comes from outside is still 
 what root keys have signed elsewhere, other coordinators' links, tokens. So is the first document of its kind, which
 passes a node's verifier as a whole. RSA is OpenSSL's in any case.
 
+The binding gives the interpreter's lock up while libsodium works, which cryptography does not: the event loop goes on
+beside it. On one core, where most is lost by that, a change of all nodes takes no longer (benchmarks/agent_fleet.py).
+
 Rejected: to sign by libsodium as well. It would take 10 us less of 300, and a private key would lie in Python's memory,
 which nobody wipes, for as long as the program runs; and both halves would be one program's again.
 """
