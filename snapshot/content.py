@@ -14,7 +14,7 @@ from snapshot.envelope import Envelope
 from snapshot.identifiers import CONFIG, is_id
 from snapshot.limits import Limits
 from snapshot.manifest import bad_content
-from snapshot.quick_parse import parse_quickly
+from snapshot.quick_parse import WORTH_IT, parse_quickly
 from snapshot.reasons import Reason, Rejected
 
 # No snapshot carries such authority, in any scope type (format.md 7).
@@ -69,7 +69,7 @@ class DocumentContent:
 
     def inspect(self, name: str, data: bytes) -> None:
         """Look at the final bytes of a section: set as they are, or a patch's result."""
-        section = parse_quickly(data, self._limits)
+        section = parse_quickly(data, self._limits) if len(data) >= WORTH_IT else None
         if section is not None and not self._faults_of(name, section):
             return
         section = self.parse(name, data)  # which fault is the first of its order depends on the way of reading

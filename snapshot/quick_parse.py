@@ -12,7 +12,9 @@ RFC 8785 is looked at besides:
 - A value is written again only if it is at most `DEEPEST` deep, which is less than a section may be: orjson up to
   3.11.5 closes arrays and objects without asking for room in its buffer (CVE-2025-67221), of which 30 bytes are left.
 - A text that could hold a string or a number of values beyond the limits takes the usual way. That is from 64 KiB on,
-  so that what orjson takes to write a value (eight times each string) stays small.
+  so that what orjson takes to write a value (eight times each string) stays small. So does one of less than
+  `WORTH_IT`: orjson keeps names that it has met, and a node that had received 20,000 small sections held 2 MiB more,
+  which lay between those.
 
 All else goes to `canonical.parse`, which alone refuses, and alone says why. So there is one verdict on any bytes, and
 one reason, with orjson and without it.
@@ -36,8 +38,9 @@ from types import ModuleType
 from typing import Any
 
 from snapshot.canonical import Parsed, number
-from snapshot.limits import DEFAULT, Limits
+from snapshot.limits import DEFAULT, KIB, Limits
 
+WORTH_IT = 2 * KIB
 DEEPEST = 16
 OLDEST = (3, 10)  # before 3.9.15 it has no limit on how deep it reads
 _LAST_OF_PLANE = "\uffff"

@@ -9,7 +9,7 @@ import rfc8785
 from hypothesis import assume, example, given
 from hypothesis import strategies as st
 
-from snapshot import quick_parse
+from snapshot import content, quick_parse
 from snapshot.canonical import number, parse
 from snapshot.limits import DEFAULT, Limits
 from snapshot.quick_parse import DEEPEST, parse_quickly
@@ -218,6 +218,18 @@ def test_nothing_loads_orjson_before_the_first_section():
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
 
+@orjson_is_there
+def test_what_is_worth_it_is_read_quickly(monkeypatch):
+    """By a node that verifies a document: its larger section alone."""
+    met = []
+    monkeypatch.setattr(content, "parse_quickly", lambda data, limits: met.append(data) or parse_quickly(data, limits))
+    cluster = lab().cluster
+    large = {f"route-{number}": {"hops": ["a", "b"], "port": number} for number in range(99)}
+    document = cluster.snapshot({"large": large, "small": {"a": 1}})
+    verdict(document.chunks(), document.envelope.kind)
+    assert [len(data) >= content.WORTH_IT for data in met] == [True]
+
+
 def verdicts():
     """On every seed of the fuzzer, as the section, patch or manifest of a signed document; and on sections with faults
     of which one comes first."""
@@ -257,12 +269,18 @@ def _outcome(place, data):
 
 @orjson_is_there
 def test_one_verdict_and_one_reason_with_and_without_orjson(monkeypatch):
-    """rules S13, S88; threats D-57"""
+    """rules S13, S88; threats D-57: of small sections too, which do not come there otherwise."""
+    met = []
+    monkeypatch.setattr(content, "WORTH_IT", 0)
+    monkeypatch.setattr(content, "parse_quickly", lambda *words: met.append(parse_quickly(*words)) or met[-1])
     with_it = verdicts()
+    assert any(met) and not all(met)
     monkeypatch.setitem(sys.modules, "orjson", None)
     quick_parse._orjson.cache_clear()
+    met.clear()
     try:
         assert verdicts() == with_it
+        assert met and not any(met)
     finally:
         monkeypatch.undo()
         quick_parse._orjson.cache_clear()
