@@ -39,7 +39,7 @@ from snapshot import degraded
 from snapshot.degraded import GateAnswer, GateFacts, GateReason, Question
 from snapshot.frozen import frozen, mutable
 from snapshot.grants import POLICY_SCOPE
-from snapshot.identifiers import HEAD, format_time, stands_for
+from snapshot.identifiers import format_time, stands_for
 from snapshot.limits import DEFAULT, Limits
 from snapshot.manifest import ScopeVersion
 from snapshot.reasons import Rejected
@@ -258,7 +258,8 @@ class LocalApi:
         answer = None
         with request.waiting(yields=True), trio.move_on_after(wait_s):
             answer = await self.watching.next_change(start, readable)
-        headers = await self.threads.read(self._headers)
+        view = self.views.at_hand()  # mostly: it was what there is to tell
+        headers = await self.threads.read(self._headers) if view is None else node_headers(view, self.now())
         if answer is None:
             return Response(204, headers)
         return Response.json(answer.to_value(), headers=headers)
@@ -327,7 +328,8 @@ class LocalApi:
         return Response.json(answer.to_value(), headers=self._headers())
 
     def _headers(self) -> Headers:
-        return node_headers(self.views.scope(HEAD), self.now())
+        """The node's grade is that of its required scopes, so it takes all of them."""
+        return node_headers(self.views.at_hand() or self.views.all(), self.now())
 
     def _sight(self, request: Request) -> CallerSight:
         return CallerSight(self.access, request.peer)

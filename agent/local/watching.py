@@ -153,11 +153,7 @@ def changed_routes(before: View | None, after: View, changed: Mapping[str, froze
 
 
 def _differing(old: StoredDocument | None, new: StoredDocument | None, changed: Iterable[str]) -> frozenset[str]:
-    sections = [{} if document is None else document.sections for document in (old, new)]
     parts = sorted(part for part in changed if map_of(ROUTES_SCOPE, part) == ROUTES)
-    entries = (section.get(part) for section in sections for part in parts)
-    if sum(entry.size for entry in entries if entry is not None) > PARTS_COMPARED_BYTES:
-        return EVERY_ROUTE
     try:
         return _compare(old, new, parts)
     except (StoreError, canonical.NotCanonical):  # the former parts may have gone by now
@@ -171,8 +167,11 @@ def _compare(old: StoredDocument | None, new: StoredDocument | None, parts: Iter
     """
     was: dict[str, object] = {}
     now: dict[str, object] = {}
-    otherwise = 0
+    otherwise, left_bytes = 0, PARTS_COMPARED_BYTES
     for part in parts:
+        left_bytes -= _size(old, part) + _size(new, part)
+        if left_bytes < 0:
+            return EVERY_ROUTE
         before, after = _entries(old, part), _entries(new, part)
         common = before.keys() & after.keys()
         same = {name for name in common if before[name] == after[name]}
@@ -182,6 +181,11 @@ def _compare(old: StoredDocument | None, new: StoredDocument | None, parts: Iter
         if otherwise > ROUTES_NAMED or max(len(was), len(now)) > 2 * ROUTES_NAMED:
             return EVERY_ROUTE
     return frozenset(name for name in was.keys() | now.keys() if was.get(name) != now.get(name))
+
+
+def _size(document: StoredDocument | None, part: str) -> int:
+    entry = document.sections.get(part) if document is not None else None
+    return entry.size if entry is not None else 0
 
 
 def _entries(document: StoredDocument | None, part: str) -> dict[str, object]:

@@ -140,6 +140,14 @@ async def test_an_expired_scope_is_gone_unless_it_is_asked_for(api):
     assert (allowed.status, allowed.headers["holdfast-grade"]) == (200, "expired")
 
 
+@pytest.mark.parametrize("path", ["/v1/watch?wait=0", "/v1/scopes", f"{PATH}/rejections"])
+async def test_every_answer_bears_the_grade_of_the_node(api, path):
+    """protocol 4: that of its required scopes, of which an answer about none of them has to know as well"""
+    assert (await ask(api, path)).headers["holdfast-grade"] == "fresh"
+    api.at = NOW + 8 * DAY
+    assert (await ask(api, path)).headers["holdfast-grade"] == "expired"
+
+
 async def test_the_grade_follows_the_head_at_the_moment_of_use(api):
     api.at = NOW - 60 + DAY - 1  # the test head says that it lives as long as the scope; a day is what is believed
     assert (await ask(api, f"{PATH}/sections/routes")).headers["holdfast-grade"] == "fresh"
