@@ -20,7 +20,7 @@ from tests.fakes.storage import StorageServer
 from tests.journeys.lab import ROUTES, SELDOM, lab
 from tests.logs import capture_logs
 
-HEAD_LIFETIME_S = 1800
+HEAD_LIFETIME_S = 600
 ELSEWHERE = "https://elsewhere.example:7443"
 
 
@@ -56,8 +56,8 @@ async def named(one):
 
 async def served_for(one, seconds, by):
     """Its heads come from these servers all the while: it is never without a fresh one."""
-    for _ in range(int(seconds // 900)):
-        await trio.sleep(900)
+    for _ in range(int(seconds // 300)):
+        await trio.sleep(300)
         await announced(one, by)
         assert one.state == "active"
 

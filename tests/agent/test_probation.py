@@ -159,7 +159,7 @@ async def test_what_was_tried_is_told_and_not_tried_again(tmp_path, mock_clock):
             assert (told.reverted.content_hash, told.reverted.check) == (document.envelope.content_hash, "proxy")
             assert "503" in told.reverted.detail
             asked = one.server.requests.count(f"GET /v1/documents/{document.envelope.snapshot_id}")
-            await trio.sleep(HOUR / 3)
+            await trio.sleep(HOUR / 8)
             assert one.server.requests.count(f"GET /v1/documents/{document.envelope.snapshot_id}") == asked
             assert one.rejected(ROUTES) == "quarantined"
             assert (one.version(ROUTES), one.state) == (1, "active")
@@ -184,7 +184,7 @@ async def test_a_cleared_quarantine_lets_it_be_tried_again(tmp_path, mock_clock)
             health.status = "503 Service Unavailable"
             await one.until_active(ROUTES, 1)
             health.status = "200 OK"
-            await trio.sleep(HOUR / 3)
+            await trio.sleep(HOUR / 8)
             await one.clear_quarantine(ROUTES)
             await one.until_active(ROUTES, 2)
             assert probation(one) is not None

@@ -310,6 +310,7 @@ async def test_what_is_fetched_for_neighbours_alone_is_bounded_in_an_hour(made, 
             await relay.fetching.load()
             await bench.outside.neighbour_heads.round()
             assert bench.node.counters.of("relay_bytes_fetched") == fetched
+        server.head_lifetime_s = int(HOUR_S / 2)
         own = server.snapshot({"routes": {"a": {}}}, ROUTES, **SHARED)
         await follow(made)
         await b.show(made.head("node-b", own, config_version=80))

@@ -82,11 +82,11 @@ async def test_an_expired_snapshot_is_refused_and_an_active_one_authorises_nothi
         now = int(one.clock.true)
         times = {"issued_at": now - 900, "valid_from": now - 900, "refresh_after": now - 300, "expires_at": now - 1}
         await refuses(one, one.cluster.snapshot(**times), "expired")
-        soon = one.server.snapshot({"routes": {"west": {}}}, ROUTES, refresh_after=now + 700, expires_at=now + 900)
+        soon = one.server.snapshot({"routes": {"west": {}}}, ROUTES, refresh_after=now + 300, expires_at=now + 500)
         one.server.announce()
         await one.until_active(ROUTES, soon.envelope.config_version)
         assert (await one.may("open_route", scope=ROUTES, resource="west"))["allowed"]
-        await one.until(lambda: one.clock.true > now + 900)
+        await one.until(lambda: one.clock.true > now + 500)
         assert (await one.may("open_route", scope=ROUTES, resource="west"))["reason"] == "scope_expired"
         await one.until(lambda: one.cause == "scope_expired")
         assert one.state == "recovering", "it is said, and closes nothing: one scope's expiry changes no other"

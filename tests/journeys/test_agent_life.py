@@ -54,7 +54,7 @@ async def test_a_start_with_an_expired_head_goes_on_where_the_policy_allows(for_
     await trio.sleep(HOUR)
     async with one.agent():
         assert one.state == "degraded"
-        assert one.node.gate_facts().head_expired_for_s == pytest.approx(HOUR / 2, abs=60)
+        assert one.node.gate_facts().head_expired_for_s == pytest.approx(HOUR - one.server.head_lifetime_s, abs=60)
         await one.until(lambda: one.state == "fenced", within_s=3 * HOUR)
         assert one.cause == "degraded_limit"
 
@@ -152,6 +152,8 @@ async def test_a_scope_of_an_unknown_type_blinds_nobody(one, mock_clock):
 async def test_a_frozen_head_degrades_though_somebody_answers(for_hours, mock_clock):
     """threats T23, D-18; rules A6, S62: the same head for ever is an answer, and no freshness"""
     one = for_hours
+    one.server.head_lifetime_s = HOUR // 2
+    one.server.announce()
     async with one.agent():
         await one.settled()
         await one.until(lambda: one.state == "degraded")
