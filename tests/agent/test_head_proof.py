@@ -17,12 +17,19 @@ from wire.client import HttpClient, HttpsConnector, Reply
 from wire.endpoint import Endpoint
 from wire.tls_contexts import TlsIdentity
 
+SELDOM = "\n[intervals]\npoll_wait_s = 120\nheartbeat_interval_s = 300\n"
 ASKING = Reply(204, {"holdfast-prove": "head"}, "")
 
 
 @pytest.fixture
 async def one(tmp_path, mock_clock):
     async with lab(tmp_path, mock_clock) as made:
+        yield made
+
+
+@pytest.fixture
+async def for_an_hour(tmp_path, mock_clock):
+    async with lab(tmp_path, mock_clock, text=SELDOM, for_hours=True) as made:
         yield made
 
 
@@ -44,9 +51,9 @@ async def shown(one, count: int = 1) -> list[bytes]:
     return one.server.proofs
 
 
-async def test_the_held_head_is_shown_as_it_came_and_once(one, mock_clock):
+async def test_the_held_head_is_shown_as_it_came_and_once(for_an_hour, mock_clock):
     """rules K41; protocol.md 1: not at every poll"""
-    one.for_hours = True  # polls as often as ever, without threads
+    one = for_an_hour
     async with one.agent():
         head = await put_back(one)
         assert await shown(one) == [head]
@@ -74,8 +81,9 @@ async def test_the_answer_changes_nothing_here(one, mock_clock):
         await one.until_active(ROUTES, 2)
 
 
-async def test_a_coordinator_that_is_not_ready_rests_and_is_shown_it_again(one, mock_clock):
+async def test_a_coordinator_that_is_not_ready_rests_and_is_shown_it_again(for_an_hour, mock_clock):
     """rules K41, X27: ever less often"""
+    one = for_an_hour
     async with one.agent():
         one.server.proof_code = "not_ready"
         head = await put_back(one)

@@ -9,7 +9,7 @@ from agent.sources.source import Kind
 from agent.sources.sources import MOST_STORAGE_ASKED, Sources
 from snapshot.manifest import Revocations
 from tests.agent.bench import bench
-from tests.journeys.lab import POLICY, lab
+from tests.journeys.lab import POLICY, SELDOM, lab
 from wire.backoff import LEAST_S
 from wire.certificate import make_identity
 from wire.client import ClientError, ClientFault
@@ -21,7 +21,7 @@ ENDPOINTS = {"s1": {"url": "https://storage-1.example:8443"}, "s2": {"url": "htt
 
 @pytest.fixture
 async def one(tmp_path, mock_clock):
-    async with lab(tmp_path, mock_clock) as made:
+    async with lab(tmp_path, mock_clock, text=SELDOM, for_hours=True) as made:
         der = make_identity("node-b", 1_800_000_000.0).der
         peer = {"url": "https://node-b.example:8443", "certificates": [base64.b64encode(der).decode()]}
         made.server.snapshot({"endpoints": ENDPOINTS}, STORAGE)
