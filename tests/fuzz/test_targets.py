@@ -12,8 +12,8 @@ from snapshot.verify import Verified
 from tests.fuzz import seeds
 from tests.fuzz.targets import PLACES, TARGETS, lab, verdict
 
-FIRST_MANIFEST = 3  # of the places
-MANIFESTS = len(PLACES) - FIRST_MANIFEST
+FIRST_OTHER = 2  # of the places, after the section and the patch
+OTHERS = len(PLACES) - FIRST_OTHER
 
 
 @pytest.mark.parametrize("name", TARGETS)
@@ -27,9 +27,9 @@ def test_seeds(name):
 
 
 def is_tried_here(data):
-    """What is to be a manifest is tried as one of four kinds here; `make fuzz` begins with all of them."""
-    place = data[0] - FIRST_MANIFEST
-    return place < 0 or zlib.crc32(data[1:]) % MANIFESTS == place
+    """What is no patch is tried as a section, and as one of five other things; `make fuzz` begins with all of them."""
+    place = data[0] - FIRST_OTHER
+    return place < 0 or zlib.crc32(data[1:]) % OTHERS == place
 
 
 def test_seeds_are_files(tmp_path):
