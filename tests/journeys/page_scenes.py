@@ -78,7 +78,7 @@ def another_node(world: World) -> None:
 
 
 def next_ca_confirmed(world: World) -> None:
-    world.until("holdfastctl coordinators ca status --json", '"unconfirmed": []')
+    world.until("holdfastctl coordinators ca status --json", '"unconfirmed": []', hinted=True)
 
 
 def first_config_key(world: World) -> str:

@@ -125,10 +125,13 @@ class World:
         assert ran.status == 0, (ran, self.logs())
         return ran
 
-    def until(self, command: str, word: str) -> Ran:
+    def until(self, command: str, word: str, *, hinted: bool = False) -> Ran:
+        """`hinted`: the agent is told that it is worth asking now (rules P14): a back-off may last as long as this."""
         end, pause = time.monotonic() + WITHIN_S, pauses(0.4, 2.0)
         while word not in (ran := self.run(command)).out:
             assert time.monotonic() < end, (ran, self.logs())
+            if hinted:
+                self.processes.send("holdfast-agent", signal.SIGHUP)
             time.sleep(next(pause))
         return ran
 
