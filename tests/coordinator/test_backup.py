@@ -115,7 +115,7 @@ def test_while_others_write_it_is_one_moment(founded: Founded, to: Path):
     writer = threading.Thread(target=write)
     writer.start()
     try:
-        done = [made(founded, to / f"{number}.tar") for number in range(5)]
+        done = [made(founded, to / f"{number}.tar") for number in range(3)]
     finally:
         ended.set()
         writer.join()

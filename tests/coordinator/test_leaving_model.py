@@ -97,14 +97,14 @@ class Leaving(RuleBasedStateMachine):
         if not ready:
             self.world.ready_since = None
         while self.now < until:
-            self.now += DAY / 2
+            self.now += DAY
             if ready:
-                self._note_half_a_day()
+                self._note_a_day()
             self._trim()
 
-    def _note_half_a_day(self) -> None:
+    def _note_a_day(self) -> None:
         """The word of every minute, as its first and its last."""
-        begin = self.now - DAY / 2
+        begin = self.now - DAY
         if self.world.ready_since is None:
             readiness.note(self.database, now=begin)
             self.world.ready_since = begin

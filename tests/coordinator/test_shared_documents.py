@@ -64,9 +64,13 @@ class State:
 
 @pytest.fixture
 def press(database: Database) -> Press:
+    return copies.made(database, "shared documents, published", published).over(database)
+
+
+def published(database: Database) -> Press:
     made = founded(database, State())
     made.publish()
-    return made
+    return made.over(database)
 
 
 def founded(database: Database, state: State) -> Press:
