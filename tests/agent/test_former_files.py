@@ -82,6 +82,18 @@ def test_where_a_part_lies_elsewhere_the_file_is_copied(tmp_path, changes):
     assert inodes[6:9] == inodes[3:6]
 
 
+def test_what_was_there_already_takes_no_room(tmp_path):
+    """What all of them come to at most is said without a look at the disk, and is never less than they are."""
+    made, state, said = begun(tmp_path), {"routes": {"long": "x" * 100_000}, **PARTS}, []
+    for generation in range(1, 12):
+        state |= with_ttl(generation % 8, 10 + generation)
+        show(made, generation, state)
+        said.append(made.generations._at_most)
+        assert said[-1] is not None
+        assert said[-1] >= made.generations._bytes()
+    assert said[-1] - said[-2] < 100_000 < said[1] - said[0]
+
+
 def three(folder: Path) -> tuple[Projection, dict[str, object], list[int], Path]:
     """Generations, and the file of the first, which the next would be made of."""
     made, state, inodes = begun(folder), dict(PARTS), []
