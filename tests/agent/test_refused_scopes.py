@@ -135,6 +135,7 @@ async def test_a_document_that_cannot_be_read_is_refused_as_what_the_head_lists(
         await one.until(lambda: one.rejected(ROUTES) != "")
         last = one.node.store.rejections.last(ROUTES)
         assert (last.reason, last.config_version) == ("unsupported_schema", 2)
+        await one.until(lambda: one.node.holdings.head.scopes[ROUTES].config_version == 2)  # it waits for nothing now
         status = await one.status()
         assert status["refused"][ROUTES]["refused"] == "1.2"
         assert status["scopes"][ROUTES]["last_rejected"]["config_version"] == 2
