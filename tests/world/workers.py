@@ -24,7 +24,7 @@ import pytest
 from _pytest.config import _prepareconfig
 from execnet.gateway_base import get_execmodel, init_popen_io, serve
 
-from tests.coordinator import postgresql, warmed
+from tests.coordinator import postgresql
 from tests.world import fork_server, programs, stand_in
 
 _DATABASE = "database_url"  # the fixture of all that may ask for a server
@@ -119,6 +119,8 @@ class Collected:
         session.config.pluginmanager.getplugin("capturemanager").stop_global_capturing()
         programs.begin()
         if self._initdb is not None:
+            from tests.coordinator import warmed  # beside Debian 12's libraries there are none of a database
+
             warmed.warm()
             self._initdb.join()
         # Who interrupts the run reaches each worker by itself.
