@@ -32,6 +32,7 @@ from snapshot import degraded
 from snapshot.grants import pin_of
 from snapshot.identifiers import HEAD
 from snapshot.verifier_state import VerifierState
+from snapshot.verify import Verified
 from store.base.errors import StoreError, StoreFault
 from store.store import Store
 from wire.logs import log
@@ -64,6 +65,7 @@ class RunningNode:
         self.revocation = OwnRevocation.from_row(remembered.revoked)
         self.authorities_row = remembered.authorities  # sources.py writes it
         self.store_fault = ""  # of the last change, until one is taken again
+        self.waiting_head: Verified | None = None  # verified, and not active for a moment (update/waiting_head.py)
         self.counters = Counters()
         self.changed = Generation(0)
         self.news = Generation(0)  # an activation or a rejection, which the next heartbeat should not wait for

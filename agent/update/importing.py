@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 import trio
 
 from agent.state.coming import is_coming
+from agent.state.held_state import Holdings
 from agent.state.node import RunningNode
 from agent.state.plan import WantedScope
 from agent.update.activating import Activator
@@ -84,18 +85,7 @@ class Importing:
         return TakenDocument(outcome, envelope.scope, *envelope.version)
 
     def may_be_taken(self, envelope: Envelope) -> bool:
-        """With a fresh head only what it lists; without one newer documents of held scopes (rules S3, S86), and never
-        what is listed as coming alone.
-        """
-        holdings = self.node.holdings
-        if is_coming(envelope, holdings):
-            return False
-        if envelope.scope == TRUST_BUNDLE or holdings.head is None:
-            return True
-        listed = holdings.head.scopes.get(envelope.scope)
-        if self.node.gate_facts().head_is_fresh(self.node.now()):
-            return listed is not None and WantedScope(envelope.scope, listed).is_met_by(envelope)
-        return listed is not None or envelope.scope in holdings.scopes
+        return may_be_taken(envelope, self.node.holdings, self.node.gate_facts().head_is_fresh(self.node.now()))
 
     async def _accept(self, candidate: Candidate) -> str:
         if candidate.verified.kind == RECOVERY:
@@ -108,3 +98,17 @@ class Importing:
         if candidate.scope == HEAD:
             self.head_taken()
         return "activated"
+
+
+def may_be_taken(envelope: Envelope, holdings: Holdings, head_is_fresh: bool) -> bool:
+    """With a fresh head only what it lists; without one newer documents of held scopes (rules S3, S86), and never what
+    is listed as coming alone.
+    """
+    if is_coming(envelope, holdings):
+        return False
+    if envelope.scope == TRUST_BUNDLE or holdings.head is None:
+        return True
+    listed = holdings.head.scopes.get(envelope.scope)
+    if head_is_fresh:
+        return listed is not None and WantedScope(envelope.scope, listed).is_met_by(envelope)
+    return listed is not None or envelope.scope in holdings.scopes

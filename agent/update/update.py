@@ -56,7 +56,7 @@ from agent.state.reaction import REACTION, Reaction
 from agent.update.activating import Activator
 from agent.update.admission import PREPARED, Admission, AskedDocument, Candidate, Verdict
 from agent.update.fetching import Fetching, FetchOutcome
-from agent.update.importing import Importing
+from agent.update.importing import Importing, may_be_taken
 from agent.update.intake import CandidateIntake
 from agent.update.patience import LOOK_AGAIN_S
 from agent.update.preparing import Preparation
@@ -66,7 +66,7 @@ from agent.update.trust import TrustChain
 from agent.update.validation import Validation
 from agent.update.waiting_head import WaitingHead
 from snapshot.bundle import SCOPE as TRUST_BUNDLE
-from snapshot.envelope import SNAPSHOT
+from snapshot.envelope import SNAPSHOT, Envelope
 from snapshot.identifiers import HEAD
 from snapshot.reasons import Rejected
 from store.base.errors import StoreError
@@ -210,26 +210,31 @@ class Update:
         """
         async with self.head_lock:
             asked = AskedDocument(HEAD, str(source), HEAD)
+            generation = self.node.holdings.kept.generation
             try:
                 verdict = await self.admission.receive(Chunks(data), asked, self.node.holder())
             except Rejected as refused:
                 if REACTION[refused.reason] is not Reaction.REFRESH_TRUST or not await self.trust.refresh(source):
                     raise
+                generation = self.node.holdings.kept.generation
                 verdict = await self.admission.receive(Chunks(data), asked, self.node.holder())
             if isinstance(verdict, Candidate):
-                verdict = await self._take_head(verdict, asked)
+                if source.kind is Kind.COORDINATOR:  # it has answered: what comes with the head is on probation by that
+                    await self.sources.note_answer(source)
+                verdict = await self._take_head(verdict, asked, generation)
             if isinstance(verdict, Candidate):
                 self.give_up_before()
                 await self._make_plan(source)
             return isinstance(verdict, Candidate)
 
-    async def _take_head(self, candidate: Candidate, asked: AskedDocument) -> Verdict:
+    async def _take_head(self, candidate: Candidate, asked: AskedDocument, generation: int) -> Verdict:
         """With what it lists, where that is there in a moment; else alone. StoreError; Rejected where it is judged
-        again, because something else has become active meanwhile.
+        again, because something else has become active since `generation`, by which it was judged.
         """
-        generation = self.node.holdings.kept.generation
-        if await self.waiting_head.offer(candidate, self._end_rest):
-            return candidate
+        async with self.waiting_head.wait(candidate, generation, self._end_rest) as is_active:
+            return candidate if is_active else await self._take_head_alone(candidate, asked, generation)
+
+    async def _take_head_alone(self, candidate: Candidate, asked: AskedDocument, generation: int) -> Verdict:
         if self.node.store.is_unfinished:
             await self.node.change(self.node.store.resume, self.node.now())
         if self.node.holdings.kept.generation != generation:
@@ -335,10 +340,10 @@ class Update:
                 for wanted_scope in wanted:
                     self.put_offs.wait(RetryKey.of(wanted_scope), LOOK_AGAIN_S)
         except StoreError:
-            await self._take(candidates)  # what a wide head lists takes its turns
+            await self._take(candidates, wanted)  # what a wide head lists takes its turns
             raise
         if not asked.cancelled_caught:
-            await self._take(candidates)
+            await self._take(candidates, wanted)
 
     def _rest(self, wanted: WantedScope, outcome: FetchOutcome) -> None:
         if outcome is FetchOutcome.SETTLED:
@@ -348,13 +353,22 @@ class Update:
         else:
             self.put_offs.put_off(RetryKey.of(wanted), _WHY[outcome])
 
-    async def _take(self, candidates: Sequence[Candidate]) -> None:
-        """Those that no validator keeps out and that are still listed, in one activation. StoreError."""
+    async def _take(self, candidates: Sequence[Candidate], asked_for: Sequence[WantedScope]) -> None:
+        """Those that no validator keeps out and that are still listed, in one activation. StoreError. What an operator
+        lets pass no more is judged anew.
+        """
         accepted = await self.validation.accept(candidates)
+        await self.waiting_head.until_decided()
         wanted_now = {
             wanted_scope.scope: wanted_scope for wanted_scope in plan(self.waiting_head.holdings()).wanted
         }  # a newer head may have come meanwhile
-        still = [download for download in accepted if _is_wanted(download, wanted_now)]
+        let_pass = {wanted_scope.scope: wanted_scope.listed.allowed for wanted_scope in asked_for}
+        still = [
+            download
+            for download in accepted
+            if _is_wanted(download, wanted_now)
+            and wanted_now[download.scope].listed.allowed == let_pass[download.scope]
+        ]
         if still:
             await self._activate(still)
 
@@ -408,8 +422,20 @@ class Update:
             except (Rejected, OwnRefusalError):
                 self.put_offs.put_off(cause, Why.VERIFIER)
                 return
-        if isinstance(verdict, Candidate) and (accepted := await self.validation.accept([verdict])):
+        if not isinstance(verdict, Candidate):
+            return
+        if not self._may_run(verdict.verified.envelope):
+            log.info(
+                "what waited for its time is listed no more", scope=scope, version=verdict.verified.envelope.version
+            )
+            await self.node.threads.write(slot.drop)
+        elif accepted := await self.validation.accept([verdict]):
             await self._activate(accepted)
+
+    def _may_run(self, envelope: Envelope) -> bool:
+        """A newer head may have come while it waited (rules S86)."""
+        node = self.node
+        return may_be_taken(envelope, self.waiting_head.holdings(), node.gate_facts().head_is_fresh(node.now()))
 
 
 _WHY = {

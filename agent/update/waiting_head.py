@@ -1,9 +1,10 @@
 """A head that waits a moment for what it lists, so that both become active in one activation (rules X17, S67).
 
-    offer      a verified head waits, while the round brings what it lists; whether it is active then
-    holdings   what a round goes by: what is held, under the head that waits
-    activate   what the round has brought, and the head with it
-    let_go     the round has nothing for it: it becomes active alone
+    wait           a verified head waits, while the round brings what it lists; whether it is active then
+    holdings       what a round goes by: what is held, under the head that waits
+    activate       what the round has brought, and the head with it
+    let_go         the round has nothing for it: it becomes active alone
+    until_decided  while it does, the round waits
 
 Activated one after the other a head and its documents cost two commits, two floor files, and everybody who follows the
 generation is woken twice: an eighth of what a node pays for 1 MiB, and a quarter of one section.
@@ -15,16 +16,20 @@ on: its documents follow, as those of any other head. Nothing of this is kept: a
 held, and the next answer brings the other one again.
 
 A verdict is of what was held when it was given. Where something else has become active since, which may be the bundle
-that takes the signer away, the head is judged again before it is activated, and not with the documents.
+that takes the signer away, the head is judged again and becomes active alone. What it lists comes after it, never
+before: on the terms that it says, and only where it was taken.
 
 Rejected:
 
 - Ending the download with the head's patience: a connection is given up with it, so in a storm, where documents take
   long, each node would open another one for each head.
 - Holding back every head: a revocation would wait for a document that whoever is revoked makes last.
+- Going by the head before while this one becomes active alone: what has just come would be wanted by neither of the
+  two, and fetched once more.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 
 import trio
@@ -41,12 +46,13 @@ HOLD_S = 1.0
 
 @dataclass
 class _Held:
-    """`generation`: in which it was judged."""
+    """`generation`: in which it was judged. `settled`: it waits no more. `decided`: it is active, or was not taken."""
 
     candidate: Candidate
     head: Head
     generation: int
     settled: trio.Event = field(default_factory=trio.Event)
+    decided: trio.Event = field(default_factory=trio.Event)
     is_being_taken: bool = False
     is_active: bool = False
 
@@ -59,30 +65,38 @@ class WaitingHead:
     activating: Activator
     _held: _Held | None = None
 
-    async def offer(self, candidate: Candidate, begin_round: Callable[[], bool]) -> bool:
-        """Whether it is active now. `begin_round`: whether one has begun that brings what is listed."""
-        head, holdings = candidate.verified.head, self.node.holdings
-        if head is None or not self._says_versions_alone(candidate, head) or not begin_round():
-            return False
-        held = self._held = _Held(candidate, head, holdings.kept.generation)
+    @asynccontextmanager
+    async def wait(self, candidate: Candidate, generation: int, begin_round: Callable[[], bool]) -> AsyncIterator[bool]:
+        """Whether it is active now; where not, it becomes so in the block, or is not taken. `generation`: by which it
+        was judged. `begin_round`: whether one has begun that brings what is listed.
+        """
+        head, is_of_now = candidate.verified.head, generation == self.node.holdings.kept.generation
+        if head is None or not is_of_now or not self._says_versions_alone(candidate, head) or not begin_round():
+            yield False
+            return
+        held = self._held = _Held(candidate, head, generation)
+        self.node.waiting_head = candidate.verified
         try:
             with trio.move_on_after(HOLD_S):
                 await held.settled.wait()
             if held.is_being_taken:
                 await held.settled.wait()
+            held.settled.set()
+            yield held.is_active
         finally:
-            self.let_go()
-        return held.is_active
+            held.settled.set()
+            held.decided.set()
+            self._held = self.node.waiting_head = None
 
     def holdings(self) -> Holdings:
-        """Under the head that waits, where one does."""
-        holdings = self.node.holdings
-        return holdings if self._held is None else replace(holdings, head=self._held.head)
+        """Under the head that waits, or becomes active alone, where one does and was judged by what is held now."""
+        held, holdings = self._held, self.node.holdings
+        return holdings if held is None or not self._is_of_now(held) else replace(holdings, head=held.head)
 
     async def activate(self, candidates: Sequence[Candidate]) -> None:
         """StoreError: neither they nor the head."""
         held = self._held
-        if held is None or held.generation != self.node.holdings.kept.generation:
+        if held is None or not self._waits(held):
             await self.activating.activate(candidates)
             return
         held.is_being_taken = True
@@ -90,13 +104,25 @@ class WaitingHead:
             await self.activating.activate([held.candidate, *candidates])
             held.is_active = True
         finally:
-            self.let_go()
+            held.settled.set()
 
     def let_go(self) -> None:
-        """Who has offered it goes on."""
+        """Who waits with it goes on."""
         if self._held is not None:
             self._held.settled.set()
-            self._held = None
+
+    async def until_decided(self) -> None:
+        """Of a head that becomes active alone. One that was judged by something else than is held does so now."""
+        held = self._held
+        if held is not None and not self._waits(held):
+            held.settled.set()
+            await held.decided.wait()
+
+    def _waits(self, held: _Held) -> bool:
+        return self._is_of_now(held) and not held.settled.is_set()
+
+    def _is_of_now(self, held: _Held) -> bool:
+        return held.generation == self.node.holdings.kept.generation
 
     def _says_versions_alone(self, candidate: Candidate, head: Head) -> bool:
         """Of what this node holds in good order, and of something that is to be brought."""

@@ -169,6 +169,25 @@ async def test_a_peer_that_has_restarted_is_shown_the_head_again(made, mock_cloc
         assert active["node_bootstrap"].envelope.snapshot_id == boot.envelope.snapshot_id
 
 
+async def test_a_peer_is_shown_the_head_that_waits_for_what_it_gives(made, mock_clock, tmp_path):
+    """rules K5, L19, X17: it gives what the head lists that it was shown; a copy more would go over the site's link"""
+    async with asking_node(made, mock_clock, tmp_path) as (found, directory), trio.open_nursery() as nursery:
+        update = found.outside.update
+        nursery.start_soon(update.run)
+        boot = made.document("node_bootstrap", B, {"node": {"site_id": "ulm", "x": 1}})
+        await keep(made, boot)
+        await trio.testing.wait_all_tasks_blocked(0.01)
+        before = found.node.holdings.kept.generation
+        head = made.head(B, directory, boot)
+        assert await update.accept_head(head.to_bytes(), found.coordinator)
+        active = found.node.holdings.kept.active
+        assert active["node_bootstrap"].envelope.snapshot_id == boot.envelope.snapshot_id
+        assert (found.node.holdings.held_head, found.node.holdings.kept.generation) == (
+            head.envelope.version, before + 1,
+        )  # fmt: skip
+        nursery.cancel_scope.cancel()
+
+
 async def test_a_newcomer_waits_a_moment_for_a_relay_that_does_not_know_it_yet(made, mock_clock, tmp_path):
     """rules X27, L19: nobody else is asked meanwhile, so no copy more goes over the link of the site"""
     async with asking_node(made, mock_clock, tmp_path) as (found, directory):

@@ -1,8 +1,10 @@
 """What a service of this node can take: refused in place of step 12, as a candidate and to be run."""
 
 import json
+from dataclasses import replace
 
 import pytest
+import trio
 
 from agent.config.configuration import ConfigurationError, parse
 from agent.services.service_limits import BLAST_RADIUS, ServiceLimits
@@ -11,6 +13,7 @@ from snapshot.blast_radius import HeldSections
 from snapshot.manifest import SectionEntry
 from tests.agent.bench import bench
 from tests.agent.test_preparing import Prepared
+from tests.agent.test_update_occupied import begun
 from tests.journeys.lab import ROUTES, lab, settings_for
 from wire.messages import ScopeLimits
 
@@ -162,6 +165,31 @@ async def test_an_allowed_plan_lifts_one_of_them(made, mock_clock, what, verdict
     await made.run(scopes=scopes | {ROUTES: listed})
     runs = made.node.holdings.kept.active[ROUTES].envelope.config_version
     assert runs == (3 if verdict == "accepted" else 2)
+
+
+async def test_a_plan_that_is_let_pass_no_more_lets_nothing_in_that_is_on_its_way(made, mock_clock):
+    """rules S86: what the head that is held now says of it counts, not the one by which it was asked for"""
+    made.server.snapshot(routes(9), ROUTES)
+    scopes = made.server.cluster.listed()
+    allowed = replace(scopes[ROUTES], change="c-1", allowed="sha256:" + "0" * 64)
+    made.server.hang = f"/v1/documents/{ROUTES}-3"
+    made.server.announce(scopes=scopes | {ROUTES: allowed})
+    refresh, update = made.made.outside.refresh, made.made.outside.update
+    await refresh.ask(made.made.coordinator)
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(update.bring_up)
+        await begun(made.server, f"GET {made.server.hang}")
+        made.server.announce(scopes=scopes)
+        await refresh.ask(made.made.coordinator)
+        made.server.hang = ""
+    await update.bring_up()
+    assert made.node.holdings.kept.active[ROUTES].envelope.config_version == 2
+    assert made.node.store.rejections.last(ROUTES).reason == BLAST_RADIUS
+    await made.run(scopes=scopes | {ROUTES: allowed})
+    assert made.node.holdings.kept.active[ROUTES].envelope.config_version == 2, "it rests"
+    made.server.snapshot(routes(15), ROUTES)
+    await made.run()
+    assert made.node.holdings.kept.active[ROUTES].envelope.config_version == 4
 
 
 async def test_a_renewal_of_what_runs_is_beyond_no_limit(tmp_path, mock_clock):

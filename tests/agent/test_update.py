@@ -11,6 +11,7 @@ from tests.fakes.cluster import HOUR
 from tests.journeys.lab import lab
 from wire.client import Call, ClientError, HttpClient, UnixConnector
 from wire.local.node_status import NodeStatus
+from wire.request import Response
 
 ROUTES, QOS = "route_policy", "qos_policy"
 
@@ -200,3 +201,24 @@ async def test_one_resync_at_a_time(tmp_path, mock_clock):
             assert [each["outcome"] for each in answers] == ["already_applied"]
             assert one.version(ROUTES) == 2
             assert one.node.counters.of("activations") == before + 2, "the head, and the scope once"
+
+
+async def test_what_waited_for_its_time_is_not_run_where_the_head_lists_another_by_then(tmp_path, mock_clock):
+    """rules X26, S3, S86: it was taken back before its time, and what is listed in its place cannot be had yet"""
+    async with lab(tmp_path, mock_clock) as one:
+        async with one.agent():
+            await one.settled()
+            one.server.snapshot({"routes": {"early": {}}}, ROUTES, valid_from=int(one.clock.true) + 60)
+            one.server.announce()
+            await one.until(lambda: ROUTES in one.node.store.waiting())
+            one.server.snapshot({"routes": {"back": {}}}, ROUTES)
+            one.server.hang = f"/v1/documents/{ROUTES}-3"
+            head = one.server.announce()
+            await one.until(lambda: one.node.holdings.held_head == head.envelope.version)
+            one.server.instead = lambda _path, _data: Response(404)
+            one.server.hang = ""
+            await trio.sleep(90)
+            assert one.version(ROUTES) == 1
+            assert one.node.store.waiting() == {}
+            one.server.instead = None
+            await one.until_active(ROUTES, 3)

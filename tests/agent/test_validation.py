@@ -1,12 +1,18 @@
 """Services that could not live with a configuration keep it out, before it becomes active."""
 
+import os
+import threading
+
 import pytest
-from trio.testing import MockClock
+import trio
+from trio.testing import MockClock, wait_all_tasks_blocked
 
 from agent.update.retry_schedule import AGAIN_S
+from agent.update.waiting_head import HOLD_S
 from tests.journeys.lab import POLICY, lab
 
 ROUTES, POLICY_SCOPE = "route_policy", "degraded_mode_policy"
+QUIET_S = 0.1
 
 
 @pytest.fixture
@@ -123,3 +129,46 @@ async def test_a_renewal_of_what_is_active_does_not_rest_on_a_validator(tmp_path
             one.server.snapshot({"routes": {"north": {"via": "a"}}}, ROUTES)
             one.server.announce()
             await one.until_active(ROUTES, 2)
+
+
+async def test_what_a_validator_lets_in_as_the_head_ends_its_waiting_is_fetched_once(tmp_path, mock_clock):
+    """rules S67: the head becomes active alone at that moment, and is what the document is wanted by"""
+    turn, asked = tmp_path / "turn", tmp_path / "asked"
+    os.mkfifo(turn)
+    said = f"test ! -e {tmp_path}/slow || (touch {asked}; cat {turn})"
+    text = VALIDATED.replace("! grep -q forbidden route_policy/routes.json", said)
+    async with lab(tmp_path, mock_clock, text=text) as one:
+        async with one.agent(), trio.open_nursery() as nursery:
+            await one.settled()
+            await wait_all_tasks_blocked(QUIET_S)
+            (tmp_path / "slow").touch()
+            its_turn, written = os.open(turn, os.O_RDWR | os.O_NONBLOCK), threading.Event()
+            one.server.snapshot({"routes": {"south": {}}}, ROUTES)
+            head = one.server.announce()
+            await until_there(asked)
+            is_slow = trio.Event()
+
+            def write_slowly() -> None:
+                trio.from_thread.run_sync(is_slow.set)
+                written.wait()
+
+            nursery.start_soon(one.node.threads.write, write_slowly)
+            try:
+                await is_slow.wait()
+                mock_clock.jump(HOLD_S)
+                await wait_all_tasks_blocked(QUIET_S)
+                assert one.node.holdings.held_head != head.envelope.version
+                (tmp_path / "slow").unlink()
+                os.close(its_turn)
+                await wait_all_tasks_blocked(QUIET_S)
+            finally:
+                written.set()
+            await one.until_active(ROUTES, 2)
+            assert one.node.holdings.held_head == head.envelope.version
+            assert one.server.requests.count(f"GET /v1/documents/{ROUTES}-2") == 1
+
+
+async def until_there(file):
+    with trio.fail_after(30):
+        while not file.exists():  # noqa: ASYNC110 - a process has no other word for it
+            await trio.sleep(0.01)

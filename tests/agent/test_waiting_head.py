@@ -1,14 +1,18 @@
 """A head waits a moment for what it lists: one activation for both, and nothing that it says itself is held up."""
 
+from dataclasses import replace
+
 import pytest
 import trio
 
+from agent.services.probation_terms import ANSWERED_S
 from agent.update.waiting_head import HOLD_S
 from snapshot.manifest import Revocations
 from tests.agent.test_update import handed_in
 from tests.agent.test_update_occupied import begun
+from tests.fakes.cluster import listing
 from tests.fakes.thief import Thief, repair
-from tests.journeys.lab import ROUTES, lab
+from tests.journeys.lab import ROUTES, SELDOM, lab
 from wire.messages import HeadAnswer
 from wire.request import Response
 
@@ -161,3 +165,34 @@ async def test_a_head_whose_signer_is_taken_away_meanwhile_is_not_taken(one, moc
     await one.until(lambda: one.node.holdings.held_head[0] == 2)
     assert not any(his.envelope.snapshot_id in event.detail for event in one.node.store.journal.events())
     await one.until(lambda: one.state == "active")
+
+
+async def test_what_it_lists_is_on_the_terms_that_it_says_whatever_comes_meanwhile(one, mock_clock, monkeypatch):
+    """rules S86, S67: a trust bundle came while it waited; so it is judged again, and its documents come after it"""
+    monkeypatch.setattr("agent.update.waiting_head.HOLD_S", 60.0)
+    one.server.hang = SLOW
+    document = one.server.snapshot({"routes": {"south": {}}}, ROUTES)
+    scopes = one.cluster.listed()
+    head = one.server.announce(scopes=scopes | {ROUTES: replace(listing(document), change="c-1", probation_s=300)})
+    await until_asked_for(one)
+    one.cluster.trust("config-more")
+    await handed_in(one, one.cluster.trust_bundle(**one.server.times()))
+    assert one.node.holdings.held_head != head.envelope.version
+    one.server.hang = ""
+    await one.until_active(ROUTES, 2)
+    assert one.node.holdings.held_head == head.envelope.version
+    assert [event.scope for event in one.node.store.journal.events()[-3:]] == ["trust_bundle", "head", ROUTES]
+    assert one.node.holdings.kept.probations[ROUTES].lasts_s == 300
+
+
+async def test_who_brings_it_has_answered_before_what_comes_with_it_is_on_probation(tmp_path, mock_clock):
+    """rules S67, L34: of a change of where the coordinators are, losing them fails it, since one was there"""
+    scope = "node_bootstrap"
+    async with lab(tmp_path, mock_clock, text=SELDOM) as one, one.agent():
+        await one.settled()
+        await trio.sleep(2 * ANSWERED_S)
+        document = one.server.snapshot({"node": {"site": "other"}}, scope)
+        listed = replace(listing(document), change="c-1", probation_s=300)
+        one.server.announce(scopes=one.cluster.listed() | {scope: listed})
+        await one.until_active(scope, 2)
+        assert one.node.holdings.kept.probations[scope].way
