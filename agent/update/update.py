@@ -358,7 +358,7 @@ class Update:
         lets pass no more is judged anew.
         """
         accepted = await self.validation.accept(candidates)
-        await self.waiting_head.until_decided()
+        await self.waiting_head.let_decide()
         wanted_now = {
             wanted_scope.scope: wanted_scope for wanted_scope in plan(self.waiting_head.holdings()).wanted
         }  # a newer head may have come meanwhile

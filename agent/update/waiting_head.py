@@ -4,7 +4,7 @@
     holdings       what a round goes by: what is held, under the head that waits
     activate       what the round has brought, and the head with it
     let_go         the round has nothing for it: it becomes active alone
-    until_decided  while it does, the round waits
+    let_decide     while it does, the round waits
 
 Activated one after the other a head and its documents cost two commits, two floor files, and everybody who follows the
 generation is woken twice: an eighth of what a node pays for 1 MiB, and a quarter of one section.
@@ -111,7 +111,7 @@ class WaitingHead:
         if self._held is not None:
             self._held.settled.set()
 
-    async def until_decided(self) -> None:
+    async def let_decide(self) -> None:
         """Of a head that becomes active alone. One that was judged by something else than is held does so now."""
         held = self._held
         if held is not None and not self._waits(held):
