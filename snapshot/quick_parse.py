@@ -69,12 +69,16 @@ def _may_be_too_large(data: bytes, limits: Limits) -> bool:
 
 @cache
 def _orjson() -> ModuleType | None:
-    """Loaded with the first section: an agent that starts answers before it reads one."""
+    """Loaded with the first section: an agent that starts answers before it reads one. A folder of that name, which an
+    uninstalled one may leave behind, can be imported too, and has no version.
+    """
     try:
         import orjson  # noqa: PLC0415
-    except ImportError:
+
+        version = tuple(map(int, orjson.__version__.split(".")[:2]))
+    except (ImportError, AttributeError, ValueError):
         return None
-    return orjson if tuple(map(int, orjson.__version__.split(".")[:2])) >= OLDEST else None
+    return orjson if version >= OLDEST else None
 
 
 def _objects(value: object, deepest: int) -> list[dict[str, object]] | None:

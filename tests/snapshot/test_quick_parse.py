@@ -3,6 +3,7 @@
 import json
 import subprocess
 import sys
+from types import ModuleType
 
 import pytest
 import rfc8785
@@ -205,6 +206,22 @@ def test_an_old_orjson_is_as_none(monkeypatch, version, used):
     try:
         assert (parse_quickly(b"{}") is not None) == used
     finally:
+        quick_parse._orjson.cache_clear()
+
+
+@pytest.mark.parametrize(
+    "said", [{}, {"__version__": None}, {"__version__": "next"}], ids=["none", "no text", "a word"]
+)
+def test_what_does_not_say_which_version_it_is_is_as_none(monkeypatch, said):
+    """A folder that an uninstalled orjson left behind is a module of that name, too; every section came to it."""
+    left = ModuleType("orjson")
+    vars(left).update(said)
+    monkeypatch.setitem(sys.modules, "orjson", left)
+    quick_parse._orjson.cache_clear()
+    try:
+        assert parse_quickly(b"{}") is None
+    finally:
+        monkeypatch.undo()
         quick_parse._orjson.cache_clear()
 
 
