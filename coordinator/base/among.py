@@ -30,7 +30,10 @@ class _Ids(TypeDecorator[Collection[str]]):
 
     def process_bind_param(self, value: Iterable[str] | None, dialect: Dialect) -> object:
         ids = list(value or ())
-        return canonical.dumps(ids).decode() if dialect.name == "sqlite" else ids
+        if dialect.name != "sqlite":
+            return ids
+        # SQLite's JSON ends a string at a NUL: as another's id, which is found. PostgreSQL refuses them.
+        return canonical.dumps([id_ for id_ in ids if "\0" not in id_]).decode()
 
 
 def ids_value(ids: Collection[str]) -> BindParameter[Collection[str]]:

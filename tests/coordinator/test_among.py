@@ -1,7 +1,10 @@
 """Ids that go to the database as one value, on both databases."""
 
+from contextlib import nullcontext
+
 import pytest
 from sqlalchemy import and_, delete, insert, select, update
+from sqlalchemy.exc import DataError
 
 from coordinator.database import schema
 from coordinator.database.database import Database, Transaction, is_in, is_named
@@ -47,6 +50,16 @@ def test_those_are_found_that_are_named_whatever_they_look_like(keyed: Database,
         assert found(transaction, ~is_in(_KEY, ids)) == set(IDS) - set(ids)
         assert found(transaction, and_(is_in(_KEY, ids), _TABLE.c.last_seen > 1)) == set()
         assert {row.node_id for row in transaction.rows(_NAMED, {"named": ids})} == set(ids) & set(IDS)
+
+
+def test_an_id_that_no_row_can_have_is_not_cut_short(database: Database) -> None:
+    """SQLite's JSON ends a string at a NUL; PostgreSQL has no text with one, and says so."""
+    with database.record() as transaction:
+        transaction.run(insert(_TABLE), [{"node_id": id_, "last_seen": 1.0} for id_ in ("a", "b")])
+    refused = nullcontext() if database.is_sqlite else pytest.raises(DataError)
+    with refused, database.read() as transaction:
+        assert found(transaction, is_in(_KEY, ["a\0b", "b"])) == {"b"}
+        assert found(transaction, is_in(_KEY, ["a\0"])) == set()
 
 
 def test_those_are_changed_and_removed_that_are_named(keyed: Database) -> None:
