@@ -6,9 +6,12 @@ fault of one of them, by which it would believe what it has made itself, is met 
 
 The verdict is the same. Both compare R with the R that they work out, without a cofactor, and what they see differently
 (keys and R of small order, other encodings of either, S of L or more) is refused before they are asked, by the checks
-that a node makes (snapshot/signature.py). Whatever comes from outside is still verified as a node does it, by OpenSSL:
-what root keys have signed elsewhere, other coordinators' links, tokens. So is the first document of its kind, which
-passes a node's verifier as a whole. RSA is OpenSSL's in any case.
+that a node makes (snapshot/signature.py). A libsodium after 1.0.20 multiplies by the cofactor: it would take an R with
+a small part as well, which nobody makes without the private key and on purpose, and which a node refuses.
+
+Whatever comes from outside is still verified as a node does it, by OpenSSL: what root keys have signed elsewhere, other
+coordinators' links, tokens. So are the first document of its kind, each increment and each recovery, which pass a
+node's verifier as a whole. RSA is OpenSSL's in any case.
 
 The binding gives the interpreter's lock up while libsodium works, which cryptography does not: the event loop goes on
 beside it. On one core, where most is lost by that, a change of all nodes takes no longer (benchmarks/agent_fleet.py).
