@@ -8,6 +8,10 @@ Who has opened a file keeps what it has, for as long as it likes. So a file is t
 made, lies in that generation alone (unchanged ones have several names), and nobody has it open or mapped, which the
 kernel says by whether it gives a write lease. It is asked once the file lies in a folder that no reader gets to. Where
 the kernel does not know leases, the file is copied.
+
+A bind mount of the file leads to it all the same, and so does a descriptor that only says where it is (O_PATH); neither
+counts as open. So the lease is held until all is written: who comes by such a way waits, and finds it whole. What
+sendfile(2) has left in a socket of a file that is closed by now is not seen: it would have to lie there for a minute.
 """
 
 import contextlib
@@ -45,8 +49,8 @@ class FormerFile:
 def take_file(
     path: str, former: int, folder: int, was: FormerFile, permissions: Permissions, mode: int
 ) -> Iterator[int | None]:
-    """Moved from below `former` to the same path below `folder`, as a descriptor; None where it is not there as it was.
-    Both folders are descriptors.
+    """Moved from below `former` to the same path below `folder`, as a descriptor; None where it is not there as it was,
+    or somebody has it open. Nobody gets to open it meanwhile. Both folders are descriptors.
     """
     try:
         os.rename(path, path, src_dir_fd=former, dst_dir_fd=folder)
@@ -60,20 +64,30 @@ def take_file(
         yield None
         return
     try:
-        is_ours = was.is_still(os.fstat(descriptor)) and permissions.are_of(descriptor, mode)
-        yield descriptor if is_ours else None
+        with _hold_alone(descriptor) as is_alone:
+            is_ours = was.is_still(os.fstat(descriptor)) and permissions.are_of(descriptor, mode)
+            yield descriptor if is_ours and is_alone else None
     finally:
         os.close(descriptor)
 
 
-def is_open_here_alone(descriptor: int) -> bool:
-    """Read or mapped by nobody else. Who opens it in the same moment waits until that is known, of which the kernel
-    tells us by a signal: not by SIGIO, which ends a process, but by one that does nothing.
+@contextlib.contextmanager
+def _hold_alone(descriptor: int) -> Iterator[bool]:
+    """Whether nobody else reads it or has it mapped. Who opens it meanwhile waits, of which the kernel tells us by a
+    signal: not by SIGIO, which ends a process, but by one that does nothing.
     """
+    is_held = _take_lease(descriptor)
+    try:
+        yield is_held
+    finally:
+        if is_held:
+            fcntl.fcntl(descriptor, fcntl.F_SETLEASE, fcntl.F_UNLCK)
+
+
+def _take_lease(descriptor: int) -> bool:
     try:
         fcntl.fcntl(descriptor, fcntl.F_SETSIG, signal.SIGURG)
         fcntl.fcntl(descriptor, fcntl.F_SETLEASE, fcntl.F_WRLCK)
-        fcntl.fcntl(descriptor, fcntl.F_SETLEASE, fcntl.F_UNLCK)
     except OSError:
         return False
     return True

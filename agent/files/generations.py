@@ -35,7 +35,7 @@ MOST_NAMES = 100_000
 # Of those that are over, kept since the next ones are made of them (former_folders.py), while there is plenty of room.
 MOST_SPARES, MOST_SPARE_NAMES = 4, 50_000
 SPARE_S = 3600.0
-SPARE_SHARE = 8  # of the bytes that are allowed
+SPARE_SHARE = 8  # of the bytes that are allowed, and of those that are free there
 FREE_INODES = 0.25  # of the file system: with fewer there are no spares
 BLOCK_BYTES = 4096
 ROOT_UID = 0
@@ -194,12 +194,15 @@ class Generations:
         with self._folders() as folders:
             return {name for name in _names(folders) if not name.startswith(".")}
 
-    def make_room(self, needed: int) -> None:
-        """For files of so many bytes on disk: old folders go before the new one is begun. FilesError if that does not
-        do. All that was ever let in bounds what is there, so the files are gone through only where that does not fit:
-        else each new folder of 10,000 files would wait for a look at every file of every folder.
+    def make_room(self, needed: int, now: float) -> None:
+        """For files of so many bytes on disk: old folders go before the new one is begun, those that are over first.
+        FilesError if that does not do. All that was ever let in bounds what is there, so the files are gone through
+        only where that does not fit: else each new folder of 10,000 files would wait for a look at every file of every
+        folder.
         """
         if self._at_most is None or self._at_most + needed > self.most_bytes:
+            self._at_most = self._bytes()
+        if self._at_most + needed > self.most_bytes and self.collect(now):
             self._at_most = self._bytes()
         if self._at_most + needed > self.most_bytes:
             self.drop_old()
@@ -259,22 +262,26 @@ class Generations:
     def _spares(self, by_age: Sequence[str], spared: Set[str], now: float) -> set[str]:
         """The youngest, as far as there is room for them that nobody else has a use for."""
         found, names, own_bytes = set[str](), 0, 0
+        most_bytes = self._spare_bytes() if spared else 0
         for index, label in enumerate(by_age[:MOST_KEPT]):
             if label not in spared or not self._is_outlived(index, label, now):
                 continue
             size = self._size(label)
             names, own_bytes = names + size.names, own_bytes + size.own_bytes
-            is_too_much = names > MOST_SPARE_NAMES or own_bytes > self.most_bytes // SPARE_SHARE
+            is_too_much = names > MOST_SPARE_NAMES or own_bytes > most_bytes
             if len(found) == MOST_SPARES or is_too_much or now >= self._retired[label] + self.grace_s + SPARE_S:
                 break
             found.add(label)
-        return found if found and self._has_free_inodes() else set()
+        return found
 
-    def _has_free_inodes(self) -> bool:
-        """A file system that does not count them has plenty."""
+    def _spare_bytes(self) -> int:
+        """None where inodes are scarce. What a file system does not count, it has plenty of."""
         with self._root() as root:
             found = os.fstatvfs(root)
-        return not found.f_files or found.f_favail >= found.f_files * FREE_INODES
+        if found.f_files and found.f_favail < found.f_files * FREE_INODES:
+            return 0
+        free = found.f_bavail * found.f_frsize if found.f_blocks else self.most_bytes
+        return min(self.most_bytes, free) // SPARE_SHARE
 
     def _by_age(self, now: float) -> list[str]:
         """Those that were replaced, the youngest first."""

@@ -230,7 +230,7 @@ class Projection:
         kept = {scope.scope: self._find_kept(scope, whose) for scope in scopes}
         new = [size for scope in scopes for size in kept[scope.scope].sizes_of_the_others(scope)]
         own = sum(map(on_disk, [*new, *map(len, indexes.values())]))
-        self.generations.make_room(own)
+        self.generations.make_room(own, now)
         label = self._next_label(generation)
         with self.generations.fresh(label) as folder:
             found = self._fill(folder, scopes, whose, kept, now)
@@ -239,6 +239,8 @@ class Projection:
         self.generations.use(label, FolderSize(names, own))
         if any(self._given.get(place, permissions) != permissions for place, permissions in whose.items()):
             self.generations.drop_old()  # they are for whom these are not any more
+        if self._signed.keys() - kept.keys():
+            self._former = FormerFolders()  # none stays beyond its time with what is not to be shown any more
         made = [_successor(scope, whose[folder_of(scope.scope)], kept[scope.scope]) for scope in scopes]
         self._former.note(label, made, self.generations.labels(), found)
         self._signed = {scope.scope: scope.signed_sections for scope in scopes}

@@ -26,6 +26,7 @@ from snapshot.section_table import SectionTable, differing, family_of
 
 PIECE_BYTES = 64 << 10  # small parts are written together
 MOST_EDITED = 256  # parts; where more differ, all are read
+MOST_PATCHED_BYTES = 4 << 20  # all in memory at once, until each is known to lie where it lay
 
 
 @mutable
@@ -76,6 +77,8 @@ class RoutesLayout:
         changed = differing(self.state, state)
         names = sorted(name for name in changed | behind if is_part(name, ROUTES))
         if len(names) > MOST_EDITED or any(name not in self.state or name not in state for name in names):
+            return None
+        if sum(state[name].size for name in names) > MOST_PATCHED_BYTES:
             return None
         parts, pieces = self.state.family(ROUTES), list[PlacedPiece]()
         for name in names:

@@ -15,7 +15,7 @@ from collections.abc import Container, Iterable, Iterator, Mapping, Set
 from dataclasses import field
 
 from agent.files.entry_pieces import CopiedPiece, Piece
-from agent.files.former_files import FormerFile, is_open_here_alone, take_file, write_pieces
+from agent.files.former_files import FormerFile, take_file, write_pieces
 from agent.files.generations import Permissions, on_disk
 from agent.files.layout import ProjectedFile, ProjectedScope, folder_of
 from snapshot.frozen import frozen
@@ -134,7 +134,7 @@ def _is_brought_up(
         return False
     mode = file.mode_within(permissions.file_mode)
     with take_file(path, former.folder, folder, was, permissions, mode) as descriptor:
-        if descriptor is not None and is_open_here_alone(descriptor):
+        if descriptor is not None:
             pieces = file.editor.patch(scope.read, held.parts[0], was.shape, former.behind)
             if pieces is not None:
                 write_pieces(descriptor, pieces)

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agent.files import former_folders
+from agent.files import former_files, former_folders, routes_file, scope_files
 from agent.files.file_access import FileAccess
 from agent.files.generations import FilesError, Generations, Permissions
 from agent.files.projection import Projection
@@ -126,6 +126,32 @@ def test_who_has_given_it_another_name_keeps_what_it_has(tmp_path):
     os.link(former, tmp_path / "kept")
     assert show(made, 4, state | with_ttl(4, 14)) not in inodes
     assert json.loads((tmp_path / "kept").read_bytes()) == routes_of(PARTS | with_ttl(1, 11))
+
+
+def test_who_opens_it_meanwhile_waits_until_it_is_whole(tmp_path, monkeypatch):
+    """rules S5: by what is no open file, as a bind mount of it or a descriptor that only says where it is."""
+    made, state, inodes, former = three(tmp_path)
+    place, refused = os.open(former, os.O_PATH), []
+
+    def write(descriptor, pieces):
+        with pytest.raises(BlockingIOError) as caught:
+            os.close(os.open(f"/proc/self/fd/{place}", os.O_RDONLY | os.O_NONBLOCK))
+        refused.append(caught.value)
+        former_files.write_pieces(descriptor, pieces)
+
+    monkeypatch.setattr(scope_files, "write_pieces", write)
+    assert show(made, 4, state := state | with_ttl(4, 14)) == inodes[0]
+    assert len(refused) == 1
+    assert json.loads(Path(f"/proc/self/fd/{place}").read_bytes()) == routes_of(state)
+    os.close(place)
+
+
+def test_what_is_more_than_is_held_in_memory_is_copied(tmp_path, monkeypatch):
+    """A part at a time, as a file that is made anew; what is less is written into that of before."""
+    monkeypatch.setattr(routes_file, "MOST_PATCHED_BYTES", 3 * len(b'{"r0":{"ttl_s":60}}'))
+    made, state, inodes, _ = three(tmp_path)
+    assert show(made, 4, state := state | with_ttl(4, 14) | with_ttl(5, 14)) not in inodes
+    assert show(made, 5, state | with_ttl(4, 15)) == inodes[1]
 
 
 def put_link(former: Path) -> None:

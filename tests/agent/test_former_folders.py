@@ -1,13 +1,18 @@
 """Folders that are over and stay for the next burst: how many, for how long, and that nothing else waits for them."""
 
+import shutil
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
 from agent.files import former_folders, generations
-from agent.files.generations import KEPT, MOST_SPARES, SPARE_S
+from agent.files.generations import KEPT, MOST_SPARES, SPARE_S, on_disk
+from agent.files.layout import ProjectedScope
 from agent.files.projection import Projection
-from tests.agent.test_projection import MANY, begun, expected, files_of, scope
+from tests.agent.test_projection import AS_ROOT, MANY, begun, expected, files_of, scope
+from tests.citations import ROOT
 
 MINUTE = 60.0
 
@@ -97,6 +102,67 @@ def test_what_they_are_not_good_for_any_more_they_do_not_outlive(tmp_path, how):
             burst(made, 50, 1, 1000.0)
     look(made, 1000.0 + 2 * MINUTE)
     assert folders(tmp_path) == {"readers": 1, "revoked": 1, "restart": 1}.get(how, 1 + KEPT)
+
+
+def test_a_scope_that_goes_does_not_stay_with_another_that_does_not(tmp_path):
+    """rules A9, S5: a former folder has all scopes of its generation, also those that this node is not to show."""
+    made, folders_of = begun(tmp_path), tmp_path / ".active.generations"
+
+    def show(number: int, *others: ProjectedScope, now: float) -> None:
+        sections = {**MANY, "routes.000": b"%d" % (1000 + number)}
+        made.project(number, [scope("route_policy", sections), *others], now)
+
+    for number in range(101, 109):
+        show(number, scope("service_assignment/web", {"services": b"{}"}), now=0.0)
+    look(made, 1000.0)
+    assert folders(tmp_path) == 1 + KEPT + MOST_SPARES
+    for number in range(109, 109 + KEPT + 1):
+        show(number, now=1000.0)
+    look(made, 1000.0 + 2 * MINUTE)
+    assert not list(folders_of.glob("*/service_assignment@web"))
+    again = burst(made, 200, 9, 2000.0)
+    look(made, 3000.0)
+    assert {*burst(made, 300, KEPT + MOST_SPARES, 3000.0)} <= {*again}, "those after it stay as ever"
+
+
+def test_what_stays_goes_before_one_whose_minute_is_not_over(tmp_path):
+    """Where `projection_bytes` leaves no room."""
+    made = begun(tmp_path)
+    burst(made, 1, 9, 0.0)
+    look(made, 1000.0)
+    assert folders(tmp_path) == 1 + KEPT + MOST_SPARES
+    made.generations.most_bytes = made.generations._bytes() + 2 * on_disk(1) - 1
+    made.project(10, [scope("route_policy", MANY), scope("qos_policy", {"p": b"1"})], 1000.0)
+    assert made.generations.labels() == {"8.0", "9.0", "10.0"}
+
+
+SMALL_DISK = """
+import subprocess, sys
+from pathlib import Path
+sys.path.insert(0, sys.argv[1])
+from tests.agent.test_former_folders import begun, burst, folders, look
+
+folder = Path(sys.argv[2])
+subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={sys.argv[3]},nr_inodes=0,mode=0755", "none", folder], check=True)
+made = begun(folder)
+burst(made, 1, 9, 0.0)
+look(made, 1000.0)
+print(folders(folder))
+(folder / "another's").write_bytes(bytes(int(sys.argv[4])))
+look(made, 1000.0)
+print(folders(folder))
+"""
+
+
+@AS_ROOT
+@pytest.mark.skipif(shutil.which("unshare") is None, reason="NOT RUN: a small disk is mounted by unshare(1)")
+@pytest.mark.parametrize(("size", "others", "stay"), [("4m", 2_700_000, [4, 0]), ("1g", 2_700_000, [4, 4])])
+def test_where_the_disk_is_small_none_stays(tmp_path, size, others, stay):
+    """Other programs have /run as well, and it may be smaller than `projection_bytes` allows."""
+    command = ["unshare", "--mount", sys.executable, "-c", SMALL_DISK, ROOT, tmp_path, size, str(others)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=ROOT, timeout=120)
+    assert done.returncode == 0, done.stderr
+    assert [int(line) - 1 - KEPT for line in done.stdout.split()] == stay
 
 
 def test_for_one_that_stays_few_names_are_remembered(tmp_path):
