@@ -105,6 +105,15 @@ def test_there_are_workers_where_there_are_none_of_the_coordinators_libraries(tm
     assert (ran.returncode, "1 passed" in ran.stdout) == (0, True), ran.stderr
 
 
+def test_what_goes_wrong_once_all_is_collected_is_said(tmp_path):
+    """As a fault of the product in what is made before the workers are forked."""
+    (tmp_path / "sqlalchemy.py").write_text("raise ModuleNotFoundError('not here', name='sqlalchemy')")
+    (tmp_path / "conftest.py").write_text("import pytest\n\n@pytest.fixture\ndef database_url(): pass")
+    (tmp_path / "test_some.py").write_text("def test_passes(database_url): pass")
+    ran = run(tmp_path, PYTHONPATH=str(tmp_path))
+    assert (ran.returncode, "ModuleNotFoundError: not here" in ran.stderr) == (4, True), ran.stderr
+
+
 def test_who_stops_at_the_first_fault_is_told_of_it(tmp_path):
     """In a place with a space in its name, too."""
     (tmp_path / "test_some.py").write_text("def test_passes(): pass")

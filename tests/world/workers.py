@@ -91,7 +91,7 @@ class Collected:
         self._path, self._listening = path, listening
         self.failed: list[pytest.CollectReport] = []
         self.session: pytest.Session | None = None
-        self.broken = ""  # what went wrong before there was one, with pytest or a hook
+        self.broken = ""  # what went wrong before it became a worker, with pytest, a hook or what is made for all
         self.maxfail = 0
         self._with_programs = False
         self._initdb: threading.Thread | None = None
@@ -110,8 +110,7 @@ class Collected:
 
     @pytest.hookimpl
     def pytest_internalerror(self, excrepr: object) -> None:
-        if self.session is None:
-            self.broken = str(excrepr)
+        self.broken = str(excrepr)
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtestloop(self, session: pytest.Session) -> bool:
