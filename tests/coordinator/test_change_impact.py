@@ -245,7 +245,7 @@ CHANGES = {
 
 @pytest.mark.parametrize("change", CHANGES)
 def test_it_takes_n_log_n_at_most(change) -> None:
-    """Twice as many nodes take twice the calls, and a twentieth at most beyond that; in pairs it would be four times."""
+    """Twice as many nodes take twice the calls, and a twentieth beyond that at most; in pairs, four times."""
     CHANGES[change](32)()  # what is kept of a process's first use is not of the change
     once, twice = calls(CHANGES[change](128)), calls(CHANGES[change](256))
     assert once < twice < 2.1 * once

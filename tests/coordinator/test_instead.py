@@ -35,11 +35,11 @@ def standing(press: Press) -> list[StandingRefusal]:
         return refusal_records.standing(transaction)
 
 
-def refused(press: Press, **picky: object) -> Picky:
+def refused(press: Press, after_s: float = HOUR, **picky: object) -> Picky:
     """A node that runs the first version of its routes, and has refused the next."""
     press.publish()
     node = Picky(press, **picky).follow()
-    press.now += HOUR
+    press.now += after_s
     press.apply(NEXT)
     press.publish()
     node.refuses.add(ROUTES)
@@ -51,6 +51,7 @@ def pass_by(press: Press, node: Picky, seconds: float) -> None:
     until = press.now + seconds
     while press.now < until:
         press.now = min(until, press.now + STEP_S)
+        assert min(node.expires.values()) > press.now
         settle(press, node)
         assert min(node.expires.values()) > press.now
 
@@ -299,9 +300,9 @@ def test_whatever_the_reason(press: Press, reason: str) -> None:
 def test_short_lifetimes(press: Press) -> None:
     """What a node has is renewed in time, however short that is."""
     press.settings = CoordinatorSettings(snapshot_lifetime_s=HOUR, snapshot_refresh_s=HOUR // 2)
-    node = refused(press)
+    node = refused(press, after_s=60)
     for _ in range(12):
-        pass_by(press, node, HOUR / 3)
+        pass_by(press, node, HOUR / 3 + 60)
 
 
 def test_a_node_that_says_now_this_now_that(press: Press) -> None:
