@@ -74,14 +74,14 @@ async def measure(folder: Path, rounds: int, every: int, *, hasty: bool) -> None
         nodes = [await at.admit(f"n{number}") for number in range(NODES)]
         interpreter.set_up()
         if hasty:
-            gc.set_threshold(100, 10, NEVER)
+            gc.set_threshold(100, NEVER, NEVER)
         taken = []
         for number in range(rounds):
             if number % every == 0:
                 taken.append(resident_bytes() / 1024)
                 print(f"after {number} rounds: {taken[-1]:.0f} KiB")
             await do_round(at, nodes, number)
-        gc.collect(1)
+        gc.collect(0)
         gc.set_debug(gc.DEBUG_SAVEALL)
         found = gc.collect()
         gc.set_debug(0)

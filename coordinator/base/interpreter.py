@@ -6,10 +6,12 @@ interval: with Python's own 5 ms a report waited 20 ms beside a plan.
 
 The collector of cycles visits all that lives. At its usual pace that is a third of the work of waking thousands of held
 connections; and a visit of everything stops all threads, with 3,000 nodes for a tenth of a second and with 10,000 for
-half of one. What is in cycles here is little and nearly all of it young: some kilobytes for a hundred changes
-(benchmarks/coordinator_memory.py). So the old is visited where memory has grown by a quarter, which it does where
-something leaks, and while it is flat never. Where it was what lives that has grown, that is the new measure; where much
-was found that nobody reaches, the measure stays, and what leaks is visited each hour.
+half of one. So did one of what a change of 1,000 nodes had made, in the middle of it: what is published is kept. What
+is in cycles here is little, and nearly all of it is gone at the first visit, of what is new: a hundred changes leave
+some thirty objects behind (benchmarks/coordinator_memory.py). So what has outlived one visit is visited where memory
+has grown by a quarter, which it does where something leaks, and while it is flat never. Where it was what lives that
+has grown, that is the new measure; where much was found that nobody reaches, the measure stays, and what leaks is
+visited each hour.
 
 What is large and no longer held would be freed in one go, while all threads stand: that is done in slices, in a thread
 of its own (releasing.py).
@@ -31,7 +33,7 @@ from coordinator.base.threads import in_thread_of
 from wire.logs import log
 
 SWITCH_S = 0.0005
-COLLECT_AFTER, COLLECT_MIDDLE = 10_000, 10  # new objects; of those visits, every so many the middle-aged
+COLLECT_AFTER = 10_000  # new objects
 NEVER = 1 << 30
 LOOK_S = 3_600.0
 GROWN, GROWN_BYTES = 1.25, 32 << 20  # by both
@@ -44,7 +46,7 @@ def set_up() -> None:
     """For a program that serves. What the start has made stays for good."""
     sys.setswitchinterval(SWITCH_S)
     gc.freeze()
-    gc.set_threshold(COLLECT_AFTER, COLLECT_MIDDLE, NEVER)
+    gc.set_threshold(COLLECT_AFTER, NEVER, NEVER)
 
 
 async def tidy() -> None:
