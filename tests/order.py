@@ -63,17 +63,6 @@ LONG_JOURNEYS = (
 """Of which one unit takes half a minute and more, whatever the processors have to do; half of all the time of journeys.
 The longest first.
 """
-NEXT_JOURNEYS = (
-    "tests/journeys/test_rollout_killed.py",
-    "tests/journeys/test_pair_by_hand.py",
-    "tests/journeys/test_restored_backup.py",
-    "tests/journeys/test_consumers.py",
-    "tests/journeys/test_rollout_taken_over.py",
-    "tests/journeys/test_monitoring.py",
-)
-"""Of which one unit takes a quarter of a minute and more: first among the short ones, since a run would end with one
-that waits, and nobody beside it.
-"""
 S3 = (
     "tests/coordinator/test_upkeep.py",
     "tests/coordinator/test_kept_store.py",
@@ -87,16 +76,16 @@ def sequence(node_ids: Sequence[str]) -> list[int]:
     """Places: journeys, first those that last longest, the house's own, what is long, then the files that have the
     most tests. A file's own order stays; in which order files were collected says nothing.
     """
-    counts, first = Counter(map(_file, node_ids)), (*LONG_JOURNEYS, *NEXT_JOURNEYS)
+    counts = Counter(map(_file, node_ids))
 
     def rank(place: int) -> tuple[int, int, str]:
         file = _file(node_ids[place])
         if file.startswith(_JOURNEYS):
-            return 0, first.index(file) if file in first else len(first), file
+            return 0, LONG_JOURNEYS.index(file) if file in LONG_JOURNEYS else len(LONG_JOURNEYS), file
         if _is_of_the_house(file):
             return 1, 0, file
-        shared = S3[0] if file in S3 else file
-        return (2, LONG.index(shared), file) if shared in LONG else (3, -counts[file], file)
+        first = S3[0] if file in S3 else file
+        return (2, LONG.index(first), file) if first in LONG else (3, -counts[file], file)
 
     return sorted(range(len(node_ids)), key=rank)
 
