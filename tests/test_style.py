@@ -190,6 +190,12 @@ def test_no_file_speaks_of_one_machine():
     assert faults == []
 
 
+def test_no_file_has_two_versions_of_a_line():
+    """What a merge leaves behind where it was not solved."""
+    mark = re.compile(rb"^(<{7}|>{7}) ", re.MULTILINE)
+    assert [str(path.relative_to(ROOT)) for path in repository() if mark.search(path.read_bytes())] == []
+
+
 def test_the_search_reaches_every_kind_of_file():
     names = {str(path.relative_to(ROOT)) for path in repository()}
     assert {"Makefile", ".ci/run", "docs/rules.toml", "tests/test_style.py", "pyproject.toml"} <= names

@@ -235,42 +235,27 @@ def test_whatever_changes_it_says_what_is_active_and_readers_keep_theirs(steps):
 
 
 CRASH = """
-import os, sys
+import sys
 from pathlib import Path
 sys.path.insert(0, sys.argv[2])
-from agent.files import former_files, former_folders
-from tests.agent.test_former_files import PARTS, begun, of_table, with_ttl
+from agent.files import former_folders
+from tests.agent.dying import die_at_each_step
+from tests.agent.test_former_files import PARTS, begun, with_ttl, of_table
 
 former_folders.LEAST_FILES = former_folders.CHANGED_SHARE = 1
-CHANGES = {"os.mkdir", "os.rename", "os.link", "os.symlink", "os.remove", "os.rmdir", "os.chmod", "open", "fcntl.fcntl"}
-left = -1
 
-def watch(event, arguments):
-    global left
-    if event in CHANGES and left >= 0:
-        if left == 0:
-            os._exit(9)
-        left -= 1
+def prepare(place):
+    made = begun(place)
+    for generation in range(1, 4):
+        made.project(generation, [of_table(PARTS | with_ttl(0, 10 + generation))], 100.0 * generation)
+    return made, (place / ".active.generations/1.0/routes.json").stat().st_ino
 
-sys.addaudithook(watch)
-for step in range(1000):
-    place = Path(sys.argv[1]) / str(step)
-    place.mkdir()
-    child = os.fork()
-    if not child:
-        made = begun(place)
-        for generation in range(1, 4):
-            made.project(generation, [of_table(PARTS | with_ttl(0, 10 + generation))], 100.0 * generation)
-        first = os.stat(place / ".active.generations/1.0/routes.json").st_ino
-        left = step
-        made.project(9, [of_table(PARTS | with_ttl(0, 19) | with_ttl(5, 19))], 900.0)
-        left = -1
-        assert os.stat(place / "active/routes.json").st_ino == first
-        os._exit(0)
-    code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
-    print(step, code, flush=True)
-    if code != 9:
-        sys.exit(code)
+def work(prepared):
+    made, first = prepared
+    made.project(9, [of_table(PARTS | with_ttl(0, 19) | with_ttl(5, 19))], 900.0)
+    assert (made.generations.link / "routes.json").stat().st_ino == first
+
+die_at_each_step(Path(sys.argv[1]), prepare, work)
 """
 
 

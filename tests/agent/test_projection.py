@@ -667,45 +667,25 @@ def test_what_is_no_former_folder_of_ours_holds_up_nothing(tmp_path, stray):
 # ---- crashes
 
 CRASH = """
-import os, sys
+import sys
 from pathlib import Path
 sys.path.insert(0, sys.argv[2])
 from agent.files import former_folders
+from tests.agent.dying import die_at_each_step
 from tests.agent.test_projection import projection, scope
 
-folder = Path(sys.argv[1])
 OLD = [scope("route_policy", {"a": b"old", "b": b"same"}), scope("qos_policy", {"p": b"old"})]
 NEW = [scope("route_policy", {"a": b"new", "b": b"same", "c": b"new"})]
-CHANGES = {"os.mkdir", "os.rename", "os.link", "os.symlink", "os.remove", "os.rmdir", "os.chmod", "os.chown", "open"}
-left = -1
-
-def watch(event, arguments):
-    global left
-    if event in CHANGES and left >= 0:
-        if left == 0:
-            os._exit(9)
-        left -= 1
-
 former_folders.LEAST_FILES = former_folders.CHANGED_SHARE = int(sys.argv[3])
-sys.addaudithook(watch)
-for step in range(1000):
-    place = folder / str(step)
-    place.mkdir()
-    child = os.fork()
-    if not child:
-        made = projection(place)
-        for generation in range(1, 4):  # so that there is something to collect
-            made.project(generation, [*OLD, scope("node_runtime", {"n": b"%d" % generation})], 0.0)
-        made.generations.grace_s = 0.0
-        left = step
-        made.project(9, NEW, 100.0)
-        left = -1
-        os._exit(0)
-    code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
-    print(step, code, flush=True)
-    if code == 0:
-        break
-    assert code == 9, code
+
+def prepare(place):
+    made = projection(place)
+    for generation in range(1, 4):  # so that there is something to collect
+        made.project(generation, [*OLD, scope("node_runtime", {"n": b"%d" % generation})], 0.0)
+    made.generations.grace_s = 0.0
+    return made
+
+die_at_each_step(Path(sys.argv[1]), prepare, lambda made: made.project(9, NEW, 100.0))
 """
 
 
