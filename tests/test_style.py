@@ -196,6 +196,13 @@ def test_no_file_has_two_versions_of_a_line():
     assert [str(path.relative_to(ROOT)) for path in repository() if mark.search(path.read_bytes())] == []
 
 
+def test_what_has_elapsed_is_not_told_by_floats():
+    """tests/world/elapsed.py: a bound that is met exactly is missed by the last bit of a sum in some runs"""
+    there = {ROOT / "tests/world/elapsed.py", ROOT / "tests/fakes/clock.py", ROOT / "tests/test_style.py"}
+    tests = [path for path in (ROOT / "tests").rglob("*.py") if path not in there]
+    assert [path.name for path in tests if "current_time() -" in path.read_text()] == []
+
+
 def test_the_search_reaches_every_kind_of_file():
     names = {str(path.relative_to(ROOT)) for path in repository()}
     assert {"Makefile", ".ci/run", "docs/rules.toml", "tests/test_style.py", "pyproject.toml"} <= names

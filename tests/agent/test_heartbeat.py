@@ -7,6 +7,7 @@ import trio
 from tests.agent.bench import bench
 from tests.fakes.cluster import HOUR
 from tests.journeys.lab import lab
+from tests.world import elapsed
 from wire.messages import HEARTBEAT_BYTES, Recorded, ScopeLimits, Vote
 
 ROUTES = "route_policy"
@@ -56,7 +57,7 @@ async def test_an_activation_is_reported_soon(one, mock_clock):
         one.server.announce()
         start = trio.current_time()
         await one.server.wait_heartbeat(lambda report: report.scopes[ROUTES].active.config_version == 2)
-        assert trio.current_time() - start < 5
+        assert elapsed.since(start) < 5
 
 
 async def test_what_happens_at_once_is_one_report(one, mock_clock):
@@ -71,7 +72,7 @@ async def test_what_happens_at_once_is_one_report(one, mock_clock):
             one.node.tell_news()
             await trio.sleep(0.2)
         await one.server.wait_heartbeat()
-        assert trio.current_time() - start >= 1
+        assert elapsed.since(start) >= 1
         await trio.sleep(3)
         assert len(one.server.heartbeats) == before + 1
 
@@ -176,7 +177,7 @@ async def test_a_vote_is_reported_soon_and_as_long_as_it_is_listed(one, mock_clo
         one.server.announce()
         start = trio.current_time()
         report = await one.server.wait_heartbeat(lambda report: report.votes)
-        assert trio.current_time() - start < 3
+        assert elapsed.since(start) < 3
         (vote,) = report.votes
         assert (vote.scope, vote.snapshot_id, vote.verdict) == (ROUTES, document.envelope.snapshot_id, "accepted")
         assert report.scopes[ROUTES].active.config_version == 1

@@ -14,6 +14,7 @@ from snapshot.identifiers import HEAD
 from store.base.records import ProbationTerms
 from tests.fakes.cluster import DAY, HOUR, listing
 from tests.journeys.lab import ROUTES, lab
+from tests.world import elapsed
 
 WEB = "service_assignment/web"
 LASTS_S = 60
@@ -112,7 +113,7 @@ async def test_what_stays_well_is_good_when_its_time_is_over(tmp_path, mock_cloc
             document = await on_probation(one, GOOD)
             assert (good(one), probation(one).lasts_s) == (before, LASTS_S)
             await one.until(lambda: probation(one) is None)
-            assert trio.current_time() - started == pytest.approx(LASTS_S, abs=2)
+            assert elapsed.since(started) == pytest.approx(LASTS_S, abs=2)
             assert good(one) == document.envelope.content_hash
             assert len(health.asked) == 11, "each five seconds, once it was told"
             assert [event.event for event in one.node.store.journal.events(0)][-1] == "probation_passed"
@@ -136,7 +137,7 @@ async def test_one_no_takes_it_back_within_a_second(tmp_path, mock_clock, ill):
                 health.socket.unlink()
             began = trio.current_time()
             await one.until_active(ROUTES, 1)
-            assert trio.current_time() - began <= 5 + (5 if ill == "hangs" else 0) + 1
+            assert elapsed.since(began) <= 5 + (5 if ill == "hangs" else 0) + 1
             assert (good(one), probation(one)) == (before, None)
             assert one.mark(ROUTES) == (1, 2)
             assert one.state == "active", "it serves what it is to serve in such a case"
@@ -343,7 +344,7 @@ async def test_a_reboot_in_the_middle_goes_on_counting(tmp_path, mock_clock):
             assert one.version(ROUTES) == 2
             began = trio.current_time()
             await one.until(lambda: probation(one) is None)
-            assert trio.current_time() - began == pytest.approx(LASTS_S - 25, abs=2)
+            assert elapsed.since(began) == pytest.approx(LASTS_S - 25, abs=2)
             assert one.version(ROUTES) == 2
 
 
@@ -405,7 +406,7 @@ async def test_a_wall_clock_that_jumps_changes_nothing(tmp_path, mock_clock, off
             await trio.sleep(LASTS_S - 15)
             assert probation(one) is not None
             await one.until(lambda: probation(one) is None)
-            assert trio.current_time() - began == pytest.approx(LASTS_S, abs=3)
+            assert elapsed.since(began) == pytest.approx(LASTS_S, abs=3)
 
 
 # ---- the way to the coordinators

@@ -7,6 +7,7 @@ from sqlalchemy.exc import OperationalError
 
 from coordinator.base.refusal import Code, Refused
 from coordinator.membership.admissions import GATHER_S, MOST, PATIENCE_S, STORM_S, Admissions
+from tests.world import elapsed
 
 REFUSED = Refused(Code.TOKEN_USED, "used")
 
@@ -70,7 +71,7 @@ async def test_nobody_waits_for_long_for_what_is_published(autojump_clock: trio.
     catalog.may_write.set()
     begun = trio.current_time()
     assert await Admissions(catalog.admit, catalog.wait_for_turn).admit("a") == "a"
-    assert trio.current_time() - begun == pytest.approx(PATIENCE_S)
+    assert elapsed.since(begun) == pytest.approx(PATIENCE_S)
 
 
 async def test_after_several_at_once_a_turn_waits_for_more_and_later_for_nobody(
@@ -86,7 +87,7 @@ async def test_after_several_at_once_a_turn_waits_for_more_and_later_for_nobody(
             for name in names:
                 nursery.start_soon(admissions.admit, name)
                 await trio.sleep(GATHER_S / 4)
-        return trio.current_time() - begun
+        return elapsed.since(begun)
 
     catalog.may_write.set()
     await come("a", "b")

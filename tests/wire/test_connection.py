@@ -14,6 +14,7 @@ from trio.testing import MockClock
 
 from tests.examples import examples
 from tests.wire.lab import LIMITS, LongPoll, get, head, once, talk, text, unix_server
+from tests.world import elapsed
 from wire.request import HttpError, Request, Response
 from wire.routes import HttpRoute
 
@@ -356,7 +357,7 @@ async def test_a_slow_head_is_told_and_ended(tmp_path: Path, autojump_clock: Moc
             await stream.send_all(b"host: localhost\r\n")
             answer = await stream.receive_some(4096)
         assert code_of(answer) == (408, "timed_out")
-        assert trio.current_time() - begun == pytest.approx(1 + LIMITS.head_s, abs=2)
+        assert elapsed.since(begun) == pytest.approx(1 + LIMITS.head_s, abs=2)
 
 
 async def test_a_slow_body_is_told_and_ended(tmp_path: Path, autojump_clock: MockClock) -> None:
@@ -372,7 +373,7 @@ async def test_an_idle_connection_is_closed_without_a_word(tmp_path: Path, autoj
         begun = trio.current_time()
         async with await trio.open_unix_socket(path) as stream:
             assert await stream.receive_some(4096) == b""
-        assert trio.current_time() - begun == pytest.approx(LIMITS.idle_s, abs=2)
+        assert elapsed.since(begun) == pytest.approx(LIMITS.idle_s, abs=2)
 
 
 async def test_a_handler_that_hangs_is_ended_by_the_deadline(tmp_path: Path, autojump_clock: MockClock) -> None:
@@ -385,7 +386,7 @@ async def test_a_handler_that_hangs_is_ended_by_the_deadline(tmp_path: Path, aut
     async with unix_server(tmp_path, get("/hang", hang)) as (_, path):
         begun = trio.current_time()
         assert code_of(await talk(path, head("/hang"))) == (503, "timed_out")
-        assert trio.current_time() - begun == pytest.approx(LIMITS.deadline_s, abs=2)
+        assert elapsed.since(begun) == pytest.approx(LIMITS.deadline_s, abs=2)
 
 
 async def test_a_handler_may_say_how_long_its_work_takes(tmp_path: Path, autojump_clock: MockClock) -> None:
@@ -399,7 +400,7 @@ async def test_a_handler_may_say_how_long_its_work_takes(tmp_path: Path, autojum
     async with unix_server(tmp_path, get("/hang", hang)) as (_, path):
         begun = trio.current_time()
         assert code_of(await talk(path, head("/hang"))) == (503, "timed_out")
-        assert trio.current_time() - begun == pytest.approx(2 * LIMITS.deadline_s, abs=2)
+        assert elapsed.since(begun) == pytest.approx(2 * LIMITS.deadline_s, abs=2)
 
 
 async def test_a_caller_who_takes_nothing_is_ended(tmp_path: Path, autojump_clock: MockClock) -> None:
@@ -528,7 +529,7 @@ async def test_stopping_has_a_deadline(tmp_path: Path, autojump_clock: MockClock
         begun = trio.current_time()
         server.stop()
         assert await stream.receive_some(4096) == b""
-        assert trio.current_time() - begun == pytest.approx(LIMITS.grace_s, abs=2)
+        assert elapsed.since(begun) == pytest.approx(LIMITS.grace_s, abs=2)
         await stream.aclose()
 
 
