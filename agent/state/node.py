@@ -179,6 +179,15 @@ class RunningNode:
         self._hold(holdings)
         return result
 
+    async def finish_activation(self) -> None:
+        """What failed at its commit alone, if anything did: the floors name it, so it comes first. StoreError.
+
+        The store does so by itself where something is received, and nobody would learn that what it held then has
+        changed: a head that is active already would be asked for again, and be a conflict each time.
+        """
+        if self.store.is_unfinished:
+            await self.change(self.store.resume, self.now())
+
     def note_store_refusal(self, error: StoreError) -> None:
         """Shown and reported until a change is taken again (rules L35)."""
         if error.fault != self.store_fault:

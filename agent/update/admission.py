@@ -98,6 +98,7 @@ class Admission:
 
     async def receive(self, chunks: AsyncIterable[bytes], asked: AskedDocument, holder: VerifierState) -> Verdict:
         """Rejected, NotListedError, OwnRefusalError (all recorded), StoreError, and what reading the chunks raises."""
+        await self.node.finish_activation()
         room = asked.candidate.room if asked.candidate is not None else None
         arrival = Arrival(self.node.store, holder, asked.kind, self.node.now(), asked.is_wanted, room)
         try:

@@ -49,9 +49,9 @@ class Refresh:
 
     async def ask(self, source: Source) -> None:
         """One request and what follows from it; raises nothing for what the other side does."""
-        asked_at = trio.current_time()
+        asked_at, held = trio.current_time(), self.node.holdings.held_head
         try:
-            news = await self._took(await self._head(source), source)
+            await self._take(await self._head(source), source)
         except ClientError as error:
             self._note_failure(source, error)
         except (Rejected, NotListedError, BadMessageError) as refused:
@@ -60,7 +60,8 @@ class Refresh:
             log.warning("head not taken", fault=error.fault, detail=error.detail)
             self._note_refusal(source, str(error))
         else:
-            self._pause(source, news, trio.current_time() - asked_at)
+            # It may as well have become active meanwhile by another way: what is answered then says nothing of waiting.
+            self._pause(source, self.node.holdings.held_head != held, trio.current_time() - asked_at)
 
     def _next(self) -> Source | None:
         """Coordinators first, then storage; peers hold no heads of ours."""
@@ -75,19 +76,17 @@ class Refresh:
         place = head_place(settings.node.node_id, self.node.holdings.held_head, wait_s, inline)
         return await source.fetch(place, wait_s=wait_s, limit=HEAD_BYTES)
 
-    async def _took(self, answer: Reply, source: Source) -> bool:
-        """Whether it was news."""
+    async def _take(self, answer: Reply, source: Source) -> None:
         news = answer.status == NEWS and await self._accept(answer, source)
         self.node.counters.add("heads_taken", int(news))
         if self.showing.is_asked(answer, source):  # it knows less than we do, so it confirms nothing
             await self.showing.show(source)
             source.note_success()
-            return False
+            return
         source.note_success()
         if source.kind is Kind.COORDINATOR:
             await self.node.note_check_in()
             await self.sources.note_answer(source)
-        return news
 
     async def _accept(self, answer: Reply, source: Source) -> bool:
         """What comes with the head is there before its round begins, and until the next answer."""

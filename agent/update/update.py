@@ -54,7 +54,7 @@ from agent.state.own_bounds import OwnRefusalError
 from agent.state.plan import UpdatePlan, WantedScope, in_turns, plan, version_of
 from agent.state.reaction import REACTION, Reaction
 from agent.update.activating import Activator
-from agent.update.admission import PREPARED, Admission, AskedDocument, Candidate, Verdict
+from agent.update.admission import PREPARED, Admission, AskedDocument, Candidate
 from agent.update.fetching import Fetching, FetchOutcome
 from agent.update.importing import Importing, may_be_taken
 from agent.update.intake import CandidateIntake
@@ -161,8 +161,7 @@ class Update:
         async with self.lock:
             await self.sources.follow()
             await self.sources.forget_removed()
-            if self.node.store.is_unfinished:
-                await self.node.change(self.node.store.resume, self.node.now())
+            await self.node.finish_activation()
             await self.activating.come_back()
             if self.node.facts().revoked:
                 await self.activating.let_all_go()
@@ -204,11 +203,13 @@ class Update:
         )
 
     async def accept_head(self, data: bytes, source: Source) -> bool:
-        """A head, by the same path; whether it was newer. Rejected, NotListedError, StoreError, ClientError.
+        """A head, by the same path; whether another one is active now. Rejected, NotListedError, StoreError,
+        ClientError. It may be one that had failed at its commit before, and so is of no use as what has just come.
 
         The trust bundles that it needs come first; what it drops goes with it.
         """
         async with self.head_lock:
+            before = self.node.holdings.held_head
             asked = AskedDocument(HEAD, str(source), HEAD)
             generation = self.node.holdings.kept.generation
             try:
@@ -221,29 +222,29 @@ class Update:
             if isinstance(verdict, Candidate):
                 if source.kind is Kind.COORDINATOR:  # it has answered: what comes with the head is on probation by that
                     await self.sources.note_answer(source)
-                verdict = await self._take_head(verdict, asked, generation)
-            if isinstance(verdict, Candidate):
+                await self._take_head(verdict, asked, generation)
+            is_news = self.node.holdings.held_head != before
+            if is_news:
                 self.give_up_before()
                 await self._make_plan(source)
-            return isinstance(verdict, Candidate)
+            return is_news
 
-    async def _take_head(self, candidate: Candidate, asked: AskedDocument, generation: int) -> Verdict:
+    async def _take_head(self, candidate: Candidate, asked: AskedDocument, generation: int) -> None:
         """With what it lists, where that is there in a moment; else alone. StoreError; Rejected where it is judged
         again, because something else has become active since `generation`, by which it was judged.
         """
         async with self.waiting_head.wait(candidate, generation, self._end_rest) as is_active:
-            return candidate if is_active else await self._take_head_alone(candidate, asked, generation)
+            if not is_active:
+                await self._take_head_alone(candidate, asked, generation)
 
-    async def _take_head_alone(self, candidate: Candidate, asked: AskedDocument, generation: int) -> Verdict:
-        if self.node.store.is_unfinished:
-            await self.node.change(self.node.store.resume, self.node.now())
+    async def _take_head_alone(self, candidate: Candidate, asked: AskedDocument, generation: int) -> None:
+        await self.node.finish_activation()
         if self.node.holdings.kept.generation != generation:
             verdict = await self.admission.judge(candidate.slot, asked, self.node.holder())
             if not isinstance(verdict, Candidate):
-                return verdict
+                return
             candidate = verdict
         await self.activating.activate([candidate])
-        return candidate
 
     # ---- a round
 

@@ -1,5 +1,6 @@
 """A head waits a moment for what it lists: one activation for both, and nothing that it says itself is held up."""
 
+import errno
 from dataclasses import replace
 
 import pytest
@@ -8,12 +9,15 @@ import trio
 from agent.services.probation_terms import ANSWERED_S
 from agent.update.waiting_head import HOLD_S
 from snapshot.manifest import Revocations
+from store.base.disk import Disk
+from store.store import Store
 from tests.agent.test_update import handed_in
 from tests.agent.test_update_occupied import begun
 from tests.fakes.cluster import listing
 from tests.fakes.thief import Thief, repair
 from tests.journeys.lab import ROUTES, SELDOM, lab
 from tests.world import elapsed
+from wire.backoff import LEAST_S
 from wire.messages import HeadAnswer
 from wire.request import Response
 
@@ -197,3 +201,37 @@ async def test_who_brings_it_has_answered_before_what_comes_with_it_is_on_probat
         one.server.announce(scopes=one.cluster.listed() | {scope: listed})
         await one.until_active(scope, 2)
         assert one.node.holdings.kept.probations[scope].way
+
+
+@pytest.mark.parametrize("hold_s", [HOLD_S, 0.0], ids=["joint", "alone"])
+@pytest.mark.parametrize("times", [1, 2, 3])
+async def test_a_head_that_fails_at_its_commit_is_taken_by_the_usual_retry(one, mock_clock, monkeypatch, times, hold_s):
+    """rules L32, L35, P2: the floors name it, so it is finished; the next head is asked for at once then"""
+    monkeypatch.setattr("agent.update.waiting_head.HOLD_S", hold_s)
+    fail_commits(monkeypatch, times)
+    retried_s = sum(LEAST_S + 2**failed for failed in range(times)) + AT_ONCE_S
+    await until_head(one, changed(one), retried_s)
+    await one.until_active(ROUTES, 2)
+    await until_head(one, changed(one, "west"), retried_s)
+    await one.until_active(ROUTES, 3)
+    assert one.rejected("head") == ""
+
+
+def fail_commits(monkeypatch, times):
+    """Of what comes once floors are raised, this often."""
+    raise_floors, commit = Store._raise_floors, Disk.commit
+    left = [0]
+
+    def raised(self, record):
+        raise_floors(self, record)
+        monkeypatch.setattr(Store, "_raise_floors", raise_floors)
+        left[0] = times
+
+    def fail(self, transaction):
+        if left[0]:
+            left[0] -= 1
+            raise OSError(errno.EIO, "Input/output error")
+        commit(self, transaction)
+
+    monkeypatch.setattr(Store, "_raise_floors", raised)
+    monkeypatch.setattr(Disk, "commit", fail)
