@@ -2,6 +2,7 @@
 
     missing(transaction, hashes)           those that are not kept; the others are kept for another day
     add(transaction, sha256, value)        one part, if it is what its name says
+    lock(transaction, keys)                before rows of several are written by one statement
 
 A part is kept under the same key as a document's section (documents.py): a file that is declared, and the documents of
 a thousand nodes that carry it, are one row. Nothing here is authority, so it is written as reports are, beside changes
@@ -31,8 +32,18 @@ def missing(database: Database, hashes: Collection[str], *, now: float) -> list[
     with database.record(now=now) as transaction:
         for chunk in chunks(wanted):
             keys = list(map(section_key, chunk))
+            lock(transaction, keys)
             transaction.run(update(table).where(table.c.object_key.in_(keys)).values(asked_at=now))
         return sorted(set(wanted) - existing_parts(transaction, wanted))
+
+
+def lock(transaction: Transaction, keys: Collection[str]) -> None:
+    """Rows that are written next, in the order in which uploads write them (`keep`), so that nobody waits for one who
+    waits for him: a server takes the rows of a statement as it finds them. SQLite has one writer at a time.
+    """
+    if transaction.connection.dialect.name != "sqlite":
+        key = schema.uploads.c.object_key
+        transaction.rows(select(key).where(key.in_(keys)).order_by(key).with_for_update())
 
 
 def existing_parts(transaction: Transaction, hashes: Collection[str]) -> set[str]:

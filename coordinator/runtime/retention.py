@@ -16,7 +16,7 @@ from sqlalchemy import delete, func, select
 
 from coordinator.base.settings import CLOCK_SKEW_S, DAY, CoordinatorSettings
 from coordinator.changes import undoing
-from coordinator.database import catalog, documents, history, history_check, journals, schema
+from coordinator.database import catalog, documents, history, history_check, journals, schema, uploads
 from coordinator.database.continuity import LinkMark, link_at
 from coordinator.database.database import Database, Transaction
 from coordinator.declared.kinds import Config
@@ -202,6 +202,7 @@ def _uploads(transaction: Transaction, limit: float, settled_since: float) -> in
         old -= set(map(documents.section_key, named | undoing.parts_before(transaction, settled_since)))
     gone = 0
     for chunk in documents.chunks(sorted(old)):
+        uploads.lock(transaction, chunk)
         gone += transaction.run(delete(table).where(table.c.object_key.in_(chunk), table.c.asked_at < limit))
     return gone
 

@@ -1,5 +1,6 @@
 """Whoever writes rows of several nodes takes them in one order, so that two never wait for each other."""
 
+import hashlib
 from collections.abc import Callable, Collection
 from copy import copy
 from dataclasses import replace
@@ -12,8 +13,9 @@ from coordinator.changes import records, votes
 from coordinator.changes.records import CandidateVote, ChangeNode, ChangeRecord
 from coordinator.changes.states import ChangeState, Outcome, Step
 from coordinator.changes.votes import SaidOfChanges, TakenBack
-from coordinator.database import journals, schema
+from coordinator.database import journals, schema, uploads
 from coordinator.database.database import Database, Transaction
+from coordinator.database.documents import section_key
 from coordinator.publishing import heads
 from coordinator.publishing.heads import Publication
 from coordinator.reports import heartbeats, refusal_records
@@ -164,3 +166,35 @@ def test_reports_that_trim_journals_and_what_goes_with_time(server: Database, mo
     reports.end()
     trim.end()
     assert gone["events"] == 2  # those that the reports have left of the old ones
+
+
+# ---- parts of files, and what goes with time
+
+
+PARTS = {hashlib.sha256(value).hexdigest(): value for value in (b"one", b"two", b"three", b"four")}
+FIRST, SECOND, THIRD = sorted(PARTS)[:3]
+LATER = NOW + 60 * DAY
+OF_UPLOADS: dict[str, Callable[[Database], object]] = {
+    "asked for": lambda server: uploads.missing(server, PARTS, now=LATER),
+    "uploaded": lambda server: uploads.add_all(server, list(PARTS.values()), now=LATER),
+    "retention": lambda server: retention.trim(server, now=LATER, settings=CoordinatorSettings()),
+}
+
+
+@pytest.mark.parametrize(
+    ("first", "other"), [("asked for", "uploaded"), ("retention", "uploaded"), ("retention", "asked for")]
+)
+def test_the_same_parts_of_files(server: Database, first: str, other: str) -> None:
+    """The server finds the third one last by its key, and in the middle by its place, where somebody else writes it."""
+    found(server)
+    for name in (SECOND, THIRD, FIRST):
+        uploads.add_all(server, [PARTS[name]], now=NOW)
+    mine = schema.uploads.c.object_key == section_key(THIRD)
+    with server.record() as transaction:
+        transaction.run(update(schema.uploads).where(mine).values(asked_at=NOW))
+        one = Session(server, lambda: OF_UPLOADS[first](server)).start()
+        until_waiting(server)
+        another = Session(server, lambda: OF_UPLOADS[other](server)).start()
+        until_waiting(server, 2)
+    one.end()
+    another.end()
