@@ -40,6 +40,7 @@ __all__ = [
 _ED25519_PREFIX = bytes.fromhex("302a300506032b6570032100")  # RFC 8410: SEQUENCE, id-Ed25519, BIT STRING
 _RSA_BITS = (3072, 4096)
 _RSA_MOST_BYTES = 1024  # of an SPKI; a 4096-bit one has 550
+_REMEMBERED = 32
 _PSS = padding.PSS(mgf=padding.MGF1(hashes.SHA256()), salt_length=32)  # never AUTO (threats D-8)
 
 Verify = Callable[[bytes, bytes], bool]
@@ -65,8 +66,12 @@ def key_id(public_key_spki: bytes) -> str:
     return "sha256:" + hashlib.sha256(public_key_spki).hexdigest()
 
 
+@lru_cache(maxsize=_REMEMBERED)
 def verify_signature(algorithm: str, public_key_spki: bytes, message: bytes, signature: bytes) -> bool:
-    """Whether `signature` over `message` is good under the key, strictly; a bad key verifies nothing."""
+    """Whether `signature` over `message` is good under the key, strictly; a bad key verifies nothing. By all of its
+    bytes: a document's opening is judged before its content is fetched, and once more with it. Whether the key counts,
+    and at what time, is asked each time (trust.py).
+    """
     try:
         return load_public_key(algorithm, public_key_spki)(message, signature)
     except BadKey:

@@ -230,13 +230,13 @@ class Store:
             self._write(lambda transaction: pending.discard_candidates(transaction, scopes))
 
     def slot(self, scope: str, envelope_hash: str, limits: Limits = DEFAULT) -> Pending | None:
-        """The slot that holds that envelope, for a second verification; None when none does."""
+        """The durable slot that holds that envelope, for a second verification; None when none does."""
         with self._environment.read() as transaction:
             found = pending.find(transaction, scope, digest_from_name(envelope_hash))
         return self._open_slot(found[0], found[1], limits) if found else None
 
     def _open_slot(self, slot: int | None, record: PendingRecord, limits: Limits) -> Pending:
-        write = self._write_candidate if record.candidate else self._write
+        write = self._write_candidate if record.candidate else self._write_slot
         opened = Pending(self._environment, write, slot, record, limits)
         if not record.candidate:
             self._slots[record.scope] = opened
@@ -472,6 +472,20 @@ class Store:
         return self._write_after(
             change, room, (self._collect_garbage, let_go, self._drop_good, self._drop_previous, self._drop_active)
         )
+
+    def _write_slot(self, change: Callable[[LmdbTransaction], None], room: WriteRoom) -> None:
+        """Likewise, and with it the head that waits for what it lists."""
+        head = self._slots.get(HEAD)
+        if head is None or not head.is_waiting_for_next or change == head.put:
+            self._write(change, room)
+            return
+
+        def change_both(transaction: LmdbTransaction) -> None:
+            change(transaction)
+            head.put(transaction)
+
+        self._write(change_both, room)
+        head.mark_flushed()
 
     def _write_candidate(self, change: Callable[[LmdbTransaction], T], room: WriteRoom) -> T:
         """Likewise, and nothing gives way for it."""

@@ -6,9 +6,13 @@
 A refusal is recorded, counted and reported; active, marks and trust are as before (rules S53, S54; threats D-44). Of a
 candidate, which nobody was to run, it goes into the vote alone (`preparing.py`).
 
-The clock is read once a document, before the first byte, so all twelve steps judge at one moment; the slot is durable
-before the verdict is given back, so that what is activated later is what was judged. `is_wanted` and `listed` hold a
-good document against what was asked for: a valid snapshot of another version is `not_listed`, and blames who sent it.
+The clock is read once before the first byte, by which the opening is judged, and once for the verdict, so all twelve
+steps judge at one moment; the slot of a document is durable before the verdict is given back, so that what is activated
+later is what was judged. A head's becomes so with the slot of what it lists, or as it is activated. `is_wanted` and
+`listed` hold a good document against what was asked for: a valid snapshot of another version is `not_listed`, and
+blames who sent it.
+
+What is small is judged in the visit of a thread that takes its last byte: to turn to another costs as much again.
 
 Example. A mirror sends `route_policy` 8 with one byte of a section turned. Step 6 finds `content_mismatch`: the slot
 is dropped, a rejection with step, reason and source is recorded and reported, and the caller asks the next source. The
@@ -51,6 +55,7 @@ from wire.logs import log
 PREPARED = "pending"  # it comes out of its slot
 NOT_LISTED, VALIDATOR_REFUSED = "not_listed", "validator_refused"
 NOT_YET_VALID_STEP = 7
+SMALL_BYTES = 64 << 10  # no more than a turn of the writing thread is there for
 LAST_CLAIM = 5  # up to this step nobody vouches for what a document says of itself
 
 
@@ -72,6 +77,7 @@ class Candidate:
 
 
 Verdict = Candidate | AlreadyApplied | NotYetValid
+_Outcome = VerifierVerdict | Rejected | OwnRefusalError
 
 
 @dataclass(frozen=True)
@@ -101,8 +107,13 @@ class Admission:
         await self.node.finish_activation()
         room = asked.candidate.room if asked.candidate is not None else None
         arrival = Arrival(self.node.store, holder, asked.kind, self.node.now(), asked.is_wanted, room)
+
+        def judge_small(slot: Pending) -> tuple[float, _Outcome] | None:
+            now = self.node.now()
+            return (now, self._try_to_verify(slot, holder, asked, now)) if arrival.size <= SMALL_BYTES else None
+
         try:
-            slot = await download(self.node.threads, arrival, chunks)
+            slot, judged = await download(self.node.threads, arrival, chunks, judge_small)
         except Rejected as verdict:
             await self.record(asked, arrival.envelope, verdict.step, verdict.reason, verdict.detail)
             raise
@@ -112,27 +123,34 @@ class Admission:
         except OwnRefusalError as error:
             await self.record(asked, error.envelope, error.step, error.reason, error.detail)
             raise
+        if judged is not None:
+            return await self._settle(slot, asked, arrival.envelope, *judged)
         return await self.judge(slot, asked, holder, arrival.envelope)
 
     async def judge(
         self, slot: Pending, asked: AskedDocument, holder: VerifierState, envelope: Envelope | None = None
     ) -> Verdict:
-        """One clock reading for the whole run. What is not taken leaves its slot, unless it waits for its time; a
-        candidate that a service cannot take stays, too: what it is compared with may be another soon.
-        """
+        """One clock reading for the whole run."""
         now = self.node.now()
-        try:
-            verdict = await self.node.threads.verify(self._verify, slot, holder, asked, now)
-        except OwnRefusalError as beyond:
+        outcome = await self.node.threads.verify(self._try_to_verify, slot, holder, asked, now)
+        return await self._settle(slot, asked, envelope, now, outcome)
+
+    async def _settle(
+        self, slot: Pending, asked: AskedDocument, envelope: Envelope | None, now: float, verdict: _Outcome
+    ) -> Verdict:
+        """What is not taken leaves its slot, unless it waits for its time; a candidate that a service cannot take
+        stays, too: what it is compared with may be another soon.
+        """
+        if isinstance(verdict, OwnRefusalError):
             if asked.candidate is None:
                 await self.node.threads.write(slot.drop)
-            await self.record(asked, beyond.envelope, beyond.step, beyond.reason, beyond.detail)
-            raise
-        except Rejected as refused:
-            await self._keep_evidence(slot, refused, now)
+            await self.record(asked, verdict.envelope, verdict.step, verdict.reason, verdict.detail)
+            raise verdict
+        if isinstance(verdict, Rejected):
+            await self._keep_evidence(slot, verdict, now)
             await self.node.threads.write(slot.drop)
-            await self.record(asked, envelope, refused.step, refused.reason, refused.detail)
-            raise
+            await self.record(asked, envelope, verdict.step, verdict.reason, verdict.detail)
+            raise verdict
         giver = self._giver_of(verdict.envelope.snapshot_id, asked)
         if isinstance(verdict, Verified):
             return Candidate(verdict, slot, giver)
@@ -149,12 +167,19 @@ class Admission:
         self.givers.note(snapshot_id, giver)
         return giver
 
+    def _try_to_verify(self, slot: Pending, holder: VerifierState, asked: AskedDocument, now: float) -> _Outcome:
+        try:
+            return self._verify(slot, holder, asked, now)
+        except (Rejected, OwnRefusalError) as refused:
+            return refused
+
     def _verify(self, slot: Pending, holder: VerifierState, asked: AskedDocument, now: float) -> VerifierVerdict:
         """The verifier's verdict, and this node's own on what has passed it: Rejected, OwnRefusalError."""
         keep = slot.keep if asked.kind == INCREMENT else None  # the results of patches; all else lies in the slot
         verdict = verify(slot.parts(), holder, kind=asked.kind, now=now, keep=keep)
         if isinstance(verdict, Verified):
-            slot.flush()  # so that whoever looks at the candidate finds its sections
+            if asked.kind != HEAD:
+                slot.flush()  # so that whoever looks at the candidate finds its sections
             refuse_quarantined(verdict.envelope, verdict.content_hash, self.node.holdings)
             self._refuse_beyond_limits(verdict, asked)
         return verdict

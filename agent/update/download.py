@@ -1,6 +1,7 @@
 """Bytes into the pending slot, section by section, in flat memory (ARCHITECTURE.md, "One update"; rules S8, L39).
 
-    download   the chunks of an answer become a sealed slot, or Rejected, NotListedError, OwnRefusalError
+    download   the chunks of an answer become a sealed slot, or Rejected, NotListedError, OwnRefusalError; and what is
+               to be done with it at once is done in the same visit of the thread
 
 Nothing is kept before steps 1..5 vouch for the opening and it is what was asked for; each section's size is known from
 the signed manifest before its first byte is read. The reading is done on the writing thread, so that neither a large
@@ -16,6 +17,7 @@ from agent.base.threads import Threads
 from agent.state.own_bounds import refuse_too_far_ahead
 from snapshot.container import End, ManifestRead, Need, Opening, Reader, SectionRead
 from snapshot.envelope import Envelope
+from snapshot.identifiers import HEAD
 from snapshot.limits import Limits
 from snapshot.verifier_state import VerifierState
 from snapshot.verify import judge_opening, signed_sizes
@@ -52,6 +54,7 @@ class Arrival:
         """`room`: of a candidate, the bytes that its slot may take."""
         self.envelope: Envelope | None = None
         self.slot: Pending | None = None
+        self.size = 0  # of what has come
         self._store = store
         self._holder = holder
         self._kind = kind
@@ -62,6 +65,7 @@ class Arrival:
 
     def feed(self, data: bytes) -> None:
         """The next bytes; none say that it has ended. Rejected, NotListedError, OwnRefusalError, StoreError."""
+        self.size += len(data)
         self._reader.receive_data(data)
         while (event := self._reader.next_event()) is not Need.DATA:
             match event:
@@ -74,14 +78,15 @@ class Arrival:
                 case SectionRead():
                     _require(self.slot).receive(event)
                 case End():
-                    _require(self.slot).seal(self._now)
+                    _require(self.slot).seal(self._now, with_next=self._kind == HEAD)
                     return
 
-    def feed_last(self, data: bytes) -> None:
+    def feed_last(self, data: bytes) -> Pending:
         """What is left, perhaps nothing, and the end."""
         if data:
             self.feed(data)
         self.feed(b"")
+        return _require(self.slot)
 
     def drop(self) -> None:
         if self.slot is not None:
@@ -101,10 +106,17 @@ class Arrival:
         return self._store.receive(scope, now=self._now, limits=self._holder.limits, kind=self._kind)
 
 
-async def download(threads: Threads, arrival: Arrival, chunks: AsyncIterable[bytes]) -> Pending:
-    """The sealed slot. What fails leaves no slot behind. Each visit of the writing thread costs the loop a fifth of a
-    millisecond, so what comes is collected first: a small document takes one.
+async def download(
+    threads: Threads, arrival: Arrival, chunks: AsyncIterable[bytes], then: Callable[[Pending], T]
+) -> tuple[Pending, T]:
+    """The sealed slot, and what `then` makes of it. What fails leaves no slot behind. Each visit of the writing thread
+    costs the loop a fifth of a millisecond, so what comes is collected first: a small document takes one.
     """
+
+    def end(data: bytes) -> tuple[Pending, T]:
+        slot = arrival.feed_last(data)
+        return slot, then(slot)
+
     together = bytearray()
     try:
         async for chunk in chunks:
@@ -112,12 +124,11 @@ async def download(threads: Threads, arrival: Arrival, chunks: AsyncIterable[byt
             if len(together) >= (FIRST_BYTES if arrival.slot is None else TOGETHER_BYTES):
                 await threads.write(arrival.feed, bytes(together))
                 together.clear()
-        await threads.write(arrival.feed_last, bytes(together))
+        return await threads.write(end, bytes(together))
     except BaseException:
         with trio.CancelScope(shield=True):  # nor does one that is given up
             await threads.write(arrival.drop)
         raise
-    return _require(arrival.slot)
 
 
 def most_bytes(limits: Limits) -> int:

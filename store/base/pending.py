@@ -4,7 +4,9 @@ One slot for each scope receives; one more may hold a snapshot that waits for it
 more a candidate: what the head says is coming, which is judged and stays until it is listed to be run. A
 download that fails evicts neither what is active nor what waits. Sections go to the content-addressed blobs in
 batches, so a document of any size passes in bounded memory; what was flushed survives a crash. One that fits into a
-transaction is judged as it came, from memory, once it is durable: to read it back costs as much as to write it.
+transaction is judged as it came, from memory: to read it back costs as much as to write it. It is durable before, but
+for one that is to be activated with another (`seal`): its rows go into the next slot's transaction, or into one of
+their own before the floors name it (`Store.activate`). A head waits so for what it lists, and spares a commit.
 
 A batch is written in the order of its digests, so many sections a transaction. LMDB keeps the memory of every page that
 a transaction has written to for the next one, as long as the store is open: 16,000 small sections in the order of
@@ -179,12 +181,20 @@ class Pending:
         with self._environment.read() as transaction:
             return blobs.is_whole(transaction, digest)
 
-    def seal(self, received_at: float) -> None:
-        """The document is whole and durable now; it can be handed back as parts, also after a restart."""
+    def seal(self, received_at: float, *, with_next: bool = False) -> None:
+        """The document is whole and durable now; it can be handed back as parts, also after a restart. `with_next`: it
+        becomes durable with the next slot, or as soon as anybody asks for that.
+        """
         if not self.record.envelope:
             raise StoreError(StoreFault.NOT_DURABLE, f"the slot of {self.scope} has no envelope yet")
         self._change(sealed=True, received_at=received_at)
-        self.flush()
+        if not with_next or self._at_hand is None:
+            self.flush()
+
+    @property
+    def is_waiting_for_next(self) -> bool:
+        """Whole, and not durable yet."""
+        return self.record.sealed and self.slot is None and self._dirty
 
     def complete(self, verified: "Verified") -> None:
         """What a verifier read straight from the stream and did not hand over: all but the sections it kept."""
@@ -202,15 +212,15 @@ class Pending:
             self._write(partial(self._put_ahead, rows[:SECTIONS_AT_ONCE]), self._room)
             self.slot = self._reserved
             del rows[:SECTIONS_AT_ONCE]
-        self._write(self._put, self._room)
-        self._mark_flushed()
+        self._write(self.put, self._room)
+        self.mark_flushed()
 
     @property
     def _room(self) -> WriteRoom:
         return WriteRoom.REPAIR if self.record.repair else WriteRoom.SCOPES
 
-    def _put(self, transaction: LmdbTransaction) -> None:
-        """Put what is unflushed; `_mark_flushed` follows once the transaction is committed."""
+    def put(self, transaction: LmdbTransaction) -> None:
+        """Put what is unflushed; `mark_flushed` follows once the transaction is committed."""
         self._reserve(transaction)
         if self._manifest:
             self._beside = len(self.record.envelope) + len(self._manifest)
@@ -244,7 +254,7 @@ class Pending:
         sections = self.record.sections + self._unflushed.sections
         return replace_members(self.record, sections=sections, size=self._before + self._beside + self._size)
 
-    def _mark_flushed(self) -> None:
+    def mark_flushed(self) -> None:
         self.slot = self._reserved
         self.record = self._with_what_was_unflushed()
         self._kept_rows += self._unflushed.kept
@@ -284,8 +294,10 @@ class Pending:
         """The document for the verifier, read back one section at a time; for who asks first, of a small one, as it
         came.
         """
-        if not self.record.sealed or self.slot is None:
+        if not self.record.sealed or (self.slot is None and not self.is_waiting_for_next):
             raise StoreError(StoreFault.NOT_DURABLE, f"the slot of {self.scope} is not sealed")
+        if self._at_hand is None:
+            self.flush()
         at_hand, self._at_hand = self._at_hand, None
         return PendingParts(self._environment, self.slot, self.record, at_hand)
 
@@ -295,10 +307,10 @@ class Pending:
         """
         self._change(waiting_until=until, candidate=False)
         self._write(self._put_in_waiting, self._room)
-        self._mark_flushed()
+        self.mark_flushed()
 
     def _put_in_waiting(self, transaction: LmdbTransaction) -> None:
-        self._put(transaction)
+        self.put(transaction)
         before = transaction.get(_TABLE, _WAITING + scope_key(self.scope))
         if before is not None and before != _SLOT.pack(self._reserved):
             forget(transaction, _SLOT.unpack(before)[0])
@@ -318,7 +330,7 @@ class Pending:
 
     def drop(self) -> None:
         """Forget it: refused, or no longer wanted. Its bytes go with the garbage."""
-        self._unflushed, self._at_hand, slot = _Unflushed(), None, self.slot
+        self._unflushed, self._at_hand, self._dirty, slot = _Unflushed(), None, False, self.slot
         if slot is not None:
             self._write(lambda transaction: discard(transaction, self.scope, slot), WriteRoom.REPAIR)
 
@@ -327,7 +339,7 @@ class PendingParts:
     """`snapshot.container.Parts` of a sealed slot. `at_hand`: what lies in it, as it came."""
 
     def __init__(
-        self, environment: Environment, slot: int, record: PendingRecord, at_hand: _AtHand | None = None
+        self, environment: Environment, slot: int | None, record: PendingRecord, at_hand: _AtHand | None = None
     ) -> None:
         self._environment = environment
         self._slot = slot
@@ -371,7 +383,7 @@ class PendingParts:
         return found
 
     def _section(self, transaction: LmdbTransaction, index: int) -> bytes:
-        digest = transaction.get(_TABLE, _row(self._slot, _SECTION, index))
+        digest = None if self._slot is None else transaction.get(_TABLE, _row(self._slot, _SECTION, index))
         if digest is None:
             raise StoreError(StoreFault.STORE_CORRUPT, f"section {index} of a pending document is missing")
         return blobs.get(transaction, digest)

@@ -37,7 +37,8 @@ def arrival(node, wanted=None, **limits):
 async def test_a_document_lies_in_its_slot_sealed(node, cluster):
     """rules S67, L39"""
     document = cluster.snapshot(1, {"a": {"x": 1}, "b": [2]})
-    slot = await download(Inline(), arrival(node), Chunks(document.to_bytes()))
+    slot, size = await download(Inline(), arrival(node), Chunks(document.to_bytes()), lambda slot: slot.record.size)
+    assert size == slot.record.size
     assert slot.record.sealed
     assert slot.scope == SCOPE
     parts = slot.parts()
@@ -58,10 +59,15 @@ def test_any_split_of_the_bytes_is_the_same_document(node, cluster, cuts):
     assert coming.slot.record.sealed
 
 
+def nothing(slot):
+    """With the slot of a document that is not taken."""
+    raise AssertionError(slot)
+
+
 async def refused(node, document_bytes, reason, **more):
     before = node.store.pending()
     with pytest.raises(Rejected) as caught:
-        await download(Inline(), arrival(node, **more), Chunks(document_bytes))
+        await download(Inline(), arrival(node, **more), Chunks(document_bytes), nothing)
     assert caught.value.reason is reason
     assert node.store.pending() == before, "nothing is left behind"
 
@@ -88,7 +94,7 @@ async def test_another_document_than_was_asked_for(node, cluster):
     """rules S86"""
     document = cluster.snapshot(1, {"a": 1})
     with pytest.raises(NotListedError) as caught:
-        await download(Inline(), arrival(node, wanted=lambda _: False), Chunks(document.to_bytes()))
+        await download(Inline(), arrival(node, wanted=lambda _: False), Chunks(document.to_bytes()), nothing)
     assert caught.value.envelope == document.envelope
     assert node.store.pending() == []
 

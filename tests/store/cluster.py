@@ -8,6 +8,7 @@ from coordinator.keys import signer
 from coordinator.keys.signing_key import SigningKey
 from snapshot import bundle as bundles
 from snapshot.container import ChunkParts, Reader
+from snapshot.identifiers import HEAD
 from snapshot.manifest import RecoveryManifest, SectionChange
 from snapshot.verifier_state import Roots, VerifierState
 from snapshot.verify import AlreadyApplied, NotYetValid, Verified, signed_sizes, verify
@@ -162,7 +163,7 @@ class Node:
         reader.expect(sizes)
         for _ in range(len(sizes) + 1):
             slot.receive(reader.next_event())
-        slot.seal(now)
+        slot.seal(now, with_next=document.envelope.kind == HEAD)
         return slot
 
     def judge(self, slot, kind: str, now: float = NOW) -> Verified | AlreadyApplied | NotYetValid:

@@ -6,6 +6,7 @@ import pytest
 
 from coordinator.keys import signer
 from snapshot.container import ManifestRead, Opening, SectionRead
+from snapshot.identifiers import HEAD
 from snapshot.limits import Limits
 from snapshot.manifest import SectionChange
 from snapshot.reasons import Reason, Rejected
@@ -13,7 +14,8 @@ from snapshot.verify import NotYetValid, Verified
 from store.base import pending
 from store.base.errors import StoreError, StoreFault
 from store.base.pending import FLUSH_BYTES, SECTIONS_AT_ONCE, TOGETHER_BYTES
-from tests.store.cluster import BOOT, DAY, NOW, SCOPE
+from tests.store.cluster import BOOT, DAY, NOW, SCOPE, Node
+from tests.store.dying import FailingDisk
 
 
 def test_the_document_comes_back_as_it_came(node, cluster):
@@ -37,6 +39,56 @@ def test_what_is_judged_from_memory_lies_on_the_disk(node, cluster):
     parts = node.download(large).parts()
     assert parts._at_hand is None
     assert tuple(parts.sections([len(data) for data in large.sections])) == large.sections
+
+
+def test_a_head_becomes_durable_with_the_slot_that_follows(node, cluster):
+    """rules S66, L39, X17: in one commit with it, and is judged before"""
+    before = node.store.commit_number
+    head = node.verified(cluster.head(1))
+    assert (node.store.pending(), node.store.commit_number) == ([], before)
+    document = node.verified(cluster.snapshot(1, {"a": 1}))
+    assert {held.scope for held in node.store.pending() if held.sealed} == {HEAD, SCOPE}
+    assert node.store.commit_number == before + 1
+    node.store.activate(head, document, now=NOW, boot=BOOT)
+    assert node.store.commit_number == before + 2
+    assert node.store.pending() == []
+
+
+def test_a_head_alone_becomes_durable_as_it_is_activated(node, cluster):
+    """rules S66, L32: before the floors name it; or as soon as it is judged again"""
+    before = node.store.commit_number
+    node.apply(cluster.head(1))
+    assert node.store.commit_number == before + 2
+    assert node.store.active(HEAD).version == (1, 1)
+    slot = node.download(cluster.head(2))
+    assert slot.parts().opening() == slot.parts().opening()
+    assert node.store.slot(HEAD, slot.envelope_hash) is not None
+
+
+def test_a_head_that_is_not_taken_leaves_nothing(node, cluster):
+    """rules L39, S53: nor does the slot that follows bring it"""
+    node.download(cluster.head(1)).drop()
+    node.download(cluster.snapshot(1, {"a": 1}))
+    assert [held.scope for held in node.store.pending()] == [SCOPE]
+    node.apply(cluster.head(1))
+    assert node.store.active(HEAD).version == (1, 1)
+
+
+def test_a_slot_that_cannot_be_written_leaves_the_head_to_the_next(tmp_path, cluster):
+    """rules L35, L39"""
+    disk = FailingDisk()
+    with Node(tmp_path / "root", cluster, disk=disk) as node:
+        node.apply(cluster.bundle())
+        head = node.verified(cluster.head(1))
+        disk.fail(1, OSError(28, "No space left on device"))
+        with pytest.raises(StoreError):
+            node.download(cluster.snapshot(1, {"a": 1}))
+        disk.broken = False
+        assert node.store.pending() == []
+        document = node.verified(cluster.snapshot(1, {"a": 1}))
+        node.store.activate(head, document, now=NOW, boot=BOOT)
+        assert node.store.active(HEAD).version == (1, 1)
+        assert node.contents() == {"a": b"1"}
 
 
 def test_what_is_completed_without_its_bytes_is_read_from_the_disk(node, cluster):
