@@ -93,20 +93,24 @@ def _initializer(cls: type[Any], members: tuple["Field[Any]", ...]) -> Callable[
     defaults = {member.name: member.default for member in members if member.default is not MISSING}
     made = [(member.name, member.default_factory) for member in members if member.default_factory is not MISSING]
     wanted = frozenset(member.name for member in members) - (own - defaults.keys() - dict(made).keys())
+    most = len(wanted)
     begin = getattr(cls, "__post_init__", None)
 
     def __init__(self: object, /, *given: object, **named: object) -> None:  # noqa: N807
-        told = dict(zip(by_place, given, strict=False)) | named if given else named
-        values = {**defaults, **told}
-        for name, make in made:
-            if name not in values:
-                values[name] = make()
-        once = len(told) == len(given) + len(named) and (not own or own.isdisjoint(told))
-        if not once or values.keys() != wanted:
+        told = len(given) + len(named)
+        if given:
+            named.update(zip(by_place, given, strict=False))
+        once = len(named) == told and (not own or own.isdisjoint(named))
+        if told != most:
+            named = {**defaults, **named}
+            for name, make in made:
+                if name not in named:
+                    named[name] = make()
+        if not once or named.keys() != wanted:
             raise TypeError(
                 f"{cls.__qualname__}: of {', '.join(sorted(wanted))} one is missing, unknown or given twice"
             )
-        vars(self).update(values)
+        self.__dict__.update(named)
         if begin is not None:
             begin(self)
 

@@ -1,6 +1,7 @@
 """A quick yes about a section's canonical JSON, by orjson where that is installed.
 
     parse_quickly       of a signed section's bytes -> Parsed; None says nothing about them
+    reread_quickly      of one that was judged when it came: its value
 
 Bytes are canonical if what orjson reads from them it writes as these bytes again, names sorted: then no white space
 stands between tokens, no name twice, none out of order, no escape in another form, and no integer beyond 2^53-1. With
@@ -37,7 +38,7 @@ from itertools import chain
 from types import ModuleType
 from typing import Any
 
-from snapshot.canonical import Parsed, number
+from snapshot.canonical import Parsed, number, reread
 from snapshot.limits import DEFAULT, KIB, Limits
 
 WORTH_IT = 2 * KIB
@@ -60,6 +61,17 @@ def parse_quickly(data: bytes, limits: Limits = DEFAULT) -> Parsed | None:
     except (ValueError, TypeError):  # what orjson raises
         return None
     return parsed if parsed.text.isascii() or max("".join(parsed.names), default="") <= _LAST_OF_PLANE else None
+
+
+def reread_quickly(data: bytes) -> object:
+    """What `canonical.reread` gives of a stored section, in a quarter of its time where there is orjson."""
+    orjson = _orjson() if len(data) >= WORTH_IT else None
+    if orjson is None:
+        return reread(data)
+    try:
+        return orjson.loads(data)
+    except ValueError:
+        return reread(data)
 
 
 def _may_be_too_large(data: bytes, limits: Limits) -> bool:

@@ -36,6 +36,7 @@ from store.base.floors import FloorRecord, Floors
 from store.base.journal import Happened, Journal, append
 from store.base.layout import ClusterPaths, Root
 from store.base.pending import HeldCandidate, HeldCandidates, Pending, SlotContent, Waiting
+from store.base.presence import Presence
 from store.base.probation import after_start, probations, put_probation, start_fault
 from store.base.records import (
     FailedContent,
@@ -93,6 +94,7 @@ class Store:
         self._floors = floors
         self._documents: dict[bytes, StoredDocument] = {}
         self._slots: dict[str, Pending] = {}  # the last one that was opened in each scope
+        self._waiting, self._candidates = Presence(), Presence()
         self.journal = Journal(environment)
         self.rejections = Rejections(environment)
         self.garbage = GarbageCollector(environment)
@@ -206,7 +208,7 @@ class Store:
     def receive_candidate(self, scope: str, *, room: int, limits: Limits = DEFAULT) -> Pending:
         """A fresh slot beside those of what is to run. `room`: how many bytes are left for candidates."""
         record = PendingRecord(scope, candidate=True)
-        return Pending(self._environment, self._write_candidate, None, record, limits, room)
+        return Pending(self._environment, self._write_candidate, None, record, limits, room, self._waiting.note_commit)
 
     def pending(self) -> list[SlotContent]:
         with self._environment.read() as transaction:
@@ -214,11 +216,21 @@ class Store:
 
     def waiting(self) -> Mapping[str, Waiting]:
         """The snapshots that wait for their `valid_from`, by scope, for who only looks."""
-        return pending.waiting(self._environment)
+        return self._waiting.look(lambda: pending.waiting(self._environment))
+
+    @property
+    def may_have_waiting(self) -> bool:
+        """False: none waits. It reads nothing, so that it may be asked anywhere."""
+        return self._waiting.is_possible
 
     def candidates(self) -> HeldCandidates:
         """What the head lists as coming and lies here."""
-        return pending.candidates(self._environment)
+        return self._candidates.look(lambda: pending.candidates(self._environment))
+
+    @property
+    def may_have_candidates(self) -> bool:
+        """Likewise."""
+        return self._candidates.is_possible
 
     def candidate(self, scope: str) -> HeldCandidate | None:
         """Likewise, of one scope."""
@@ -237,7 +249,7 @@ class Store:
 
     def _open_slot(self, slot: int | None, record: PendingRecord, limits: Limits) -> Pending:
         write = self._write_candidate if record.candidate else self._write_slot
-        opened = Pending(self._environment, write, slot, record, limits)
+        opened = Pending(self._environment, write, slot, record, limits, note_waiting=self._waiting.note_commit)
         if not record.candidate:
             self._slots[record.scope] = opened
         return opened
@@ -489,7 +501,10 @@ class Store:
 
     def _write_candidate(self, change: Callable[[LmdbTransaction], T], room: WriteRoom) -> T:
         """Likewise, and nothing gives way for it."""
-        return self._write_after(change, room, (self._collect_garbage,))
+        try:
+            return self._write_after(change, room, (self._collect_garbage,))
+        finally:
+            self._candidates.note_commit()
 
     def _write_after(
         self, change: Callable[[LmdbTransaction], T], room: WriteRoom, making_room: Iterable[Callable[[], bool]]

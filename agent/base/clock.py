@@ -16,8 +16,9 @@ BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 SYNCHRONISED_MARK = Path("/run/systemd/timesync/synchronized")
 
 _TIME_ERROR = 5  # adjtimex(2): the clock is not synchronised
-_LIBC = ctypes.CDLL(None, use_errno=True)
-_TIMEX_BYTES = 512  # more than struct timex has anywhere; `modes` 0 is its first member: only read
+# It does not wait, so the interpreter's lock is kept: the loop asks thirty times an update, beside a thread that wants it.
+_LIBC = ctypes.PyDLL(None)
+_TIMEX = ctypes.create_string_buffer(512)  # more than it has anywhere; `modes` 0 is its first member: nothing is set
 
 
 class Clock(Protocol):
@@ -50,5 +51,5 @@ def is_synchronised() -> bool | None:
 
 def _adjtimex() -> int | None:
     """The state of the kernel's clock; None where it may not be asked."""
-    state = int(_LIBC.adjtimex(ctypes.create_string_buffer(_TIMEX_BYTES)))
+    state = int(_LIBC.adjtimex(_TIMEX))
     return None if state < 0 else state

@@ -2,6 +2,7 @@
 
     parts_of(scope, name, sections)   the sections that hold a map
     map_of(scope, section)            the map that a section belongs to, else itself
+    maps_of(scope, sections)          likewise, of many
     inside(parts)                     the members of the map, none of them parsed
 
 A reader has no use for the parts: they keep an increment small, and which entry lies in which is the signer's to
@@ -27,6 +28,13 @@ def parts_of(scope: str, name: str, sections: Mapping[str, SectionEntry]) -> Map
 def map_of(scope: str, section: str) -> str:
     family = IN_PARTS.get(scope)
     return family if family is not None and is_part(section, family) else section
+
+
+def maps_of(scope: str, sections: Iterable[str]) -> frozenset[str]:
+    family = IN_PARTS.get(scope)
+    if family is None:
+        return frozenset(sections)
+    return frozenset(family if is_part(section, family) else section for section in sections)
 
 
 def inside(parts: Iterable[bytes]) -> bytes:

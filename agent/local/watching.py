@@ -17,12 +17,13 @@ import trio
 
 from agent.base.generation import Generation
 from agent.base.threads import Threads
-from agent.files.maps import ROUTES, ROUTES_SCOPE, map_of
+from agent.files.maps import ROUTES, ROUTES_SCOPE, map_of, maps_of
 from agent.state.view import View, Views
 from snapshot import canonical
 from snapshot.frozen import frozen, mutable
 from snapshot.identifiers import stands_for
 from snapshot.manifest import SectionEntry
+from snapshot.quick_parse import reread_quickly
 from snapshot.section_table import differing
 from store.base.documents import StoredDocument
 from store.base.errors import StoreError
@@ -192,7 +193,7 @@ def _entries(document: StoredDocument | None, part: str) -> dict[str, object]:
     """What an active document says was verified when it came."""
     if document is None or part not in document.sections:
         return {}
-    value = canonical.reread(document.read(part))
+    value = reread_quickly(document.read(part))
     return value if isinstance(value, dict) else {}
 
 
@@ -262,7 +263,7 @@ def _answer(generation: int, changed: Mapping[str, frozenset[str]], routes: froz
     first = sorted(changed)[:SCOPES_MAX]
     return WatchAnswer(
         generation,
-        {scope: tuple(sorted({map_of(scope, section) for section in changed[scope]})) for scope in first},
+        {scope: tuple(sorted(maps_of(scope, changed[scope]))) for scope in first},
         tuple(scope.removeprefix(SERVICE) for scope in first if scope.startswith(SERVICE)),
         tuple(sorted(routes)) if ROUTES_SCOPE in first else (),
     )

@@ -75,7 +75,7 @@ class Publishing:
         """
         view = await self._look()
         if (shown := self._before(view)) is not None:
-            if shown.file_facts(now := self.now()) == view.file_facts(now):  # of a head alone, and no grade is another
+            if shown.has_same_files(view, self.now()):  # of a head alone, and no grade is another
                 with trio.move_on_after(HEAD_ALONE_S):
                     await self.active.wait_above(view.generation)
             await trio.sleep(TOLD_FIRST_S)

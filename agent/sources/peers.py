@@ -47,12 +47,11 @@ class Peers:
 
     def usable(self) -> list[Peer]:
         """That may be asked now, by name."""
+        reached = [peer for peer in self.known_peers() if peer.endpoint is not None and peer.flow.we_fetch]
+        if not reached:
+            return reached
         facts, now = self.node.gate_facts(), self.node.now()
-        return [
-            peer
-            for peer in self.known_peers()
-            if peer.endpoint is not None and peer.flow.we_fetch and self._may_be_asked(peer, facts, now)
-        ]
+        return [peer for peer in reached if self._may_be_asked(peer, facts, now)]
 
     def _may_be_asked(self, peer: Peer, facts: GateFacts, now: float) -> bool:
         """An operator has named those of a manual map, which no policy takes back; a revocation does."""

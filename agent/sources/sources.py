@@ -315,8 +315,10 @@ class Sources:
 
     def _storage(self) -> Iterator[Source]:
         """Those of the last valid directory that are not revoked; without a fresh head, if policy allows (S55e)."""
+        if not (mirrors := self._asked_mirrors()):
+            return
         facts, now = self.node.gate_facts(), self.node.now()
-        for mirror in self._asked_mirrors():
+        for mirror in mirrors:
             question = Question("use_storage_endpoints", DIRECTORY, mirror.url)
             if not degraded.may(question, facts, now).allowed:
                 continue

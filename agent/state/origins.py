@@ -6,7 +6,7 @@ a document came out of its slot (`pending`).
 """
 
 from collections.abc import Container, Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from itertools import islice
 
 from snapshot.frozen import mutable
@@ -75,7 +75,7 @@ def after(before: Mapping[str, Origin], new: Mapping[str, Origin], active: Conta
 
 
 def row(origins: Mapping[str, Origin]) -> dict[str, dict[str, str]]:
-    return {scope: asdict(origin) for scope, origin in origins.items()}
+    return {scope: dict(vars(origin)) for scope, origin in origins.items()}
 
 
 def from_row(value: object) -> dict[str, Origin]:

@@ -102,12 +102,15 @@ class View:
         held = [*self.scopes.values(), *([self.head] if self.head else [])]
         return min((scope.expires_at for scope in held if scope.expires_at > now), default=None)
 
-    def file_facts(self, now: float) -> tuple[object, ...]:
-        """All that the files show, but for the generation."""
-        rows = (
-            (name, scope.identity, scope.expires_at, self.grade_of(scope, now)) for name, scope in self.scopes.items()
-        )
-        return frozenset(rows), self.revoked_services
+    def has_same_files(self, other: "View", now: float) -> bool:
+        """In all that the files show, but for the generation. What is revoked is read, and so is asked for last."""
+        is_same = self._file_facts(now) == other._file_facts(now)
+        return is_same and self.revoked_services == other.revoked_services
+
+    def _file_facts(self, now: float) -> dict[str, tuple[object, ...]]:
+        return {
+            name: (scope.identity, scope.expires_at, self.grade_of(scope, now)) for name, scope in self.scopes.items()
+        }
 
     def projected_scopes(self, now: float) -> Iterator[ProjectedScope]:
         for name, scope in self.scopes.items():

@@ -120,6 +120,8 @@ class Fetching:
 
     async def _take_prepared(self, wanted: WantedScope, holder: VerifierState) -> Candidate | FetchOutcome | None:
         """What came as a candidate and is listed to be run now; it is verified again, whole. None: it is fetched."""
+        if not self.node.store.may_have_candidates:
+            return None
         held = await self.node.threads.read(self.node.store.candidate, wanted.scope)
         document = held.document if held is not None else None
         if held is None or document is None or not wanted.is_met_by(document):

@@ -82,7 +82,8 @@ class CandidateIntake:
 
     async def drop_others(self, coming: Sequence[Prospect]) -> None:
         """Slots of what is not to be judged; what is listed to be run keeps its own until it runs."""
-        held = (await self.node.threads.read(self.node.store.candidates)).by_scope
+        store = self.node.store
+        held = (await self.node.threads.read(store.candidates)).by_scope if store.may_have_candidates else {}
         judged = {scope.scope for scope in coming if scope.refusal is None}
         to_run = {wanted.scope: wanted for wanted in plan(self.node.holdings).wanted}
         gone = [scope for scope, candidate in held.items() if scope not in judged and not _is_for(candidate, to_run)]

@@ -399,6 +399,8 @@ class Update:
 
     async def _take_due(self) -> float:
         """Verified again, whole, at `valid_from`; the seconds until the next is due."""
+        if not self.node.store.may_have_waiting:
+            return float("inf")
         now, waiting = self.node.now(), await self.node.threads.read(self.node.store.waiting)
         for delay in waiting.values():
             envelope = envelope_of(delay)

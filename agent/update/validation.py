@@ -46,6 +46,8 @@ class Validation:
         return await self._refusal(candidates, self.judgements)
 
     async def _refusal(self, candidates: Sequence[Candidate], known: KnownAnswers) -> ValidatorRefusal | None:
+        if not self.validators.validators:
+            return None
         generation = self.node.store.watch.generation + 1
         active = self.node.holdings.view.projected_scopes(self.node.now())
         return await self.validators.refusal(map(self._projected_scope, candidates), active, generation, known)

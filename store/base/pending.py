@@ -113,13 +113,17 @@ class Pending:
         record: PendingRecord,
         limits: Limits,
         room: int | None = None,
+        note_waiting: Callable[[], None] = lambda: None,
     ) -> None:
-        """`room`: how many bytes it may take at most, where that is less than the limits allow."""
+        """`room`: how many bytes it may take at most, where that is less than the limits allow. `note_waiting`: called
+        once it waits.
+        """
         self.slot = slot  # None until something of it is durable
         self.record = record
         self._environment = environment
         self._write = write
         self._limits = limits
+        self._note_waiting = note_waiting
         # Received bytes and, apart from them, the results of patches: each at most the content limit.
         most = 2 * (REPAIR_SECTION_BYTES if record.repair else limits.content_bytes)
         self._most_bytes = most if room is None else min(most, room)
@@ -308,6 +312,7 @@ class Pending:
         self._change(waiting_until=until, candidate=False)
         self._write(self._put_in_waiting, self._room)
         self.mark_flushed()
+        self._note_waiting()
 
     def _put_in_waiting(self, transaction: LmdbTransaction) -> None:
         self.put(transaction)
@@ -435,6 +440,9 @@ class HeldCandidates:
 
     by_scope: Mapping[str, HeldCandidate]
     room: int
+
+    def __len__(self) -> int:
+        return len(self.by_scope)
 
 
 def candidates(environment: Environment) -> HeldCandidates:

@@ -11,9 +11,9 @@ from hypothesis import assume, example, given
 from hypothesis import strategies as st
 
 from snapshot import content, quick_parse
-from snapshot.canonical import number, parse
+from snapshot.canonical import NotCanonical, number, parse, reread
 from snapshot.limits import DEFAULT, Limits
-from snapshot.quick_parse import DEEPEST, parse_quickly
+from snapshot.quick_parse import DEEPEST, WORTH_IT, parse_quickly, reread_quickly
 from tests.examples import examples
 from tests.fuzz import seeds
 from tests.fuzz.targets import PLACES, lab, verdict
@@ -84,6 +84,20 @@ def test_what_is_not_canonical(data):
 def test_any_value(value):
     """rules S13; threats E15"""
     says_yes(rfc8785.dumps(value))
+
+
+@given(VALUES)
+@example("\ud800")
+@example([1e16, -0.0, 5e-324, 9007199254740991])
+def test_what_was_judged_is_read_again_the_same(value):
+    """To the type of each number, also what orjson does not read."""
+    data = json.dumps([value, "x" * WORTH_IT]).encode()
+    assert repr(reread_quickly(data)) == repr(reread(data))
+
+
+def test_what_was_judged_and_is_no_json_any_more():
+    with pytest.raises(NotCanonical):
+        reread_quickly(b"[" + b"x" * WORTH_IT)
 
 
 WORDS = st.text(st.characters(max_codepoint=0xD7FF), max_size=6)
