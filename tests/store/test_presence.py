@@ -7,7 +7,7 @@ from tests.store.cluster import DAY, NOW, SCOPE
 def test_a_look_that_began_before_a_commit_says_nothing_of_it():
     presence = Presence()
     assert presence.is_possible
-    presence.look(lambda: [])
+    presence.look(list)
     assert not presence.is_possible
 
     def found_before_the_commit():
@@ -18,7 +18,7 @@ def test_a_look_that_began_before_a_commit_says_nothing_of_it():
     assert presence.is_possible
     presence.look(lambda: ["one"])
     assert presence.is_possible
-    presence.look(lambda: [])
+    presence.look(list)
     assert not presence.is_possible
 
 
