@@ -16,7 +16,7 @@ BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 SYNCHRONISED_MARK = Path("/run/systemd/timesync/synchronized")
 
 _TIME_ERROR = 5  # adjtimex(2): the clock is not synchronised
-# It does not wait, so the interpreter's lock is kept: the loop asks thirty times an update, beside a thread that wants it.
+# It does not wait, so the interpreter's lock is kept: the loop asks often, beside threads that want it.
 _LIBC = ctypes.PyDLL(None)
 _TIMEX = ctypes.create_string_buffer(512)  # more than it has anywhere; `modes` 0 is its first member: nothing is set
 

@@ -104,10 +104,11 @@ class View:
 
     def has_same_files(self, other: "View", now: float) -> bool:
         """In all that the files show, but for the generation. What is revoked is read, and so is asked for last."""
-        is_same = self._file_facts(now) == other._file_facts(now)
+        is_same = self.file_facts(now) == other.file_facts(now)
         return is_same and self.revoked_services == other.revoked_services
 
-    def _file_facts(self, now: float) -> dict[str, tuple[object, ...]]:
+    def file_facts(self, now: float) -> dict[str, tuple[object, ...]]:
+        """What the files show of each scope."""
         return {
             name: (scope.identity, scope.expires_at, self.grade_of(scope, now)) for name, scope in self.scopes.items()
         }

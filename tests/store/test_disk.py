@@ -6,7 +6,6 @@ import signal
 import pytest
 
 from coordinator.keys import signer
-from snapshot.identifiers import HEAD
 from snapshot.manifest import SectionChange
 from snapshot.reasons import Rejected
 from snapshot.verify import Verified
@@ -115,29 +114,6 @@ def test_death_while_results_of_patches_are_kept(tmp_path, cluster, monkeypatch)
         assert node.contents() == results
 
     assert deaths(tmp_path, cluster, prepare, receive, goes_on) > 7
-
-
-def test_a_head_and_what_it_lists_killed_at_every_step(tmp_path, cluster):
-    """rules S68, L28, L32, X17: both or none, though the head becomes durable with the slot that follows it"""
-    head, document = cluster.head(1), cluster.snapshot(2, B)
-
-    def activate(node):
-        node.open()
-        verified = [node.verified(each) for each in (head, document)]
-        node.store.activate(*verified, now=NOW, boot=BOOT)
-
-    def both_or_none(node, ended):
-        node.open()
-        active = node.store.active(HEAD)
-        assert active is None or ended == 0 or node.store.floors.scopes[HEAD].order == (1, 1)
-        assert node.contents() == whole(A if active is None else B)
-        assert active is not None or ended != 0
-        assert not node.store.is_unfinished
-        node.apply(cluster.head(2))
-        node.apply(cluster.snapshot(3, {"a": {"v": 3}}))
-        assert node.contents() == {"a": b'{"v":3}'}
-
-    assert deaths(tmp_path, cluster, prepared, activate, both_or_none) > 6
 
 
 def old_or_new(cluster, following):
