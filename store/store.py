@@ -36,7 +36,7 @@ from store.base.floors import FloorRecord, Floors
 from store.base.journal import Happened, Journal, append
 from store.base.layout import ClusterPaths, Root
 from store.base.pending import HeldCandidate, HeldCandidates, Pending, SlotContent, Waiting
-from store.base.presence import Presence
+from store.base.presence import SlotPresence
 from store.base.probation import after_start, probations, put_probation, start_fault
 from store.base.records import (
     FailedContent,
@@ -94,7 +94,7 @@ class Store:
         self._floors = floors
         self._documents: dict[bytes, StoredDocument] = {}
         self._slots: dict[str, Pending] = {}  # the last one that was opened in each scope
-        self._waiting, self._candidates = Presence(), Presence()
+        self._waiting, self._candidates = SlotPresence(), SlotPresence()
         self.journal = Journal(environment)
         self.rejections = Rejections(environment)
         self.garbage = GarbageCollector(environment)

@@ -11,7 +11,7 @@ from typing import TypeVar
 T = TypeVar("T", bound=Sized)
 
 
-class Presence:
+class SlotPresence:
     """Of slots that wait, or of candidates."""
 
     def __init__(self) -> None:

@@ -1,11 +1,11 @@
 """Whether a slot waits, or a candidate lies there, known without a look: rules X26, L25."""
 
-from store.base.presence import Presence
+from store.base.presence import SlotPresence
 from tests.store.cluster import DAY, NOW, SCOPE
 
 
 def test_a_look_that_began_before_a_commit_says_nothing_of_it():
-    presence = Presence()
+    presence = SlotPresence()
     assert presence.is_possible
     presence.look(list)
     assert not presence.is_possible
