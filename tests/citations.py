@@ -5,17 +5,16 @@ do not count, so a test's data may look like a citation without being one.
 """
 
 import ast
-import gc
 import io
 import re
 import tokenize
 import tomllib
-from collections import deque
 from collections.abc import Iterator
-from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
+
+from tests import trees
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -28,29 +27,10 @@ _MAYBE = re.compile(r"\b(?:[Rr]ule|[Tt]hreat)s?\b")
 _MAYBE_IN_COMMENT = re.compile(rf"#.*{_MAYBE.pattern}")
 
 
-# Where statements stand: expressions, which are most of a tree, have no docstring.
-_BLOCKS = ("body", "handlers", "orelse", "finalbody", "cases")
-
-
 class Citation(NamedTuple):
     page: str
     """`rules` or `threats`."""
     ident: str
-
-
-@contextmanager
-def uncollected() -> Iterator[None]:
-    """Trees hold no circles, and a look through those of the whole source takes longer than to read it: what is made
-    meanwhile is not looked through, now or later.
-    """
-    enabled = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        gc.freeze()
-        if enabled:
-            gc.enable()
 
 
 def registry() -> dict[str, Any]:
@@ -105,15 +85,11 @@ def _expand(item: str) -> list[str]:
 
 
 def _docstrings(source: str) -> Iterator[tuple[int, str]]:
-    with uncollected():
-        tree = ast.parse(source)
+    tree = trees.parsed(source)
     yield 0, ast.get_docstring(tree) or ""
-    blocks = deque([tree.body])
-    while blocks:
-        for node in blocks.popleft():
-            if isinstance(node, ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
-                yield node.lineno, ast.get_docstring(node) or ""
-            blocks += [found for name in _BLOCKS if isinstance(found := getattr(node, name, None), list)]
+    for node in trees.statements(tree):
+        if isinstance(node, ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
+            yield node.lineno, ast.get_docstring(node) or ""
 
 
 def _comments(source: str) -> Iterator[tuple[int, str]]:

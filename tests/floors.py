@@ -7,6 +7,7 @@ import ast
 import sys
 from collections.abc import Iterable, Iterator, Mapping
 
+from tests import trees
 from tests.source import PACKAGES, Function, Module, within
 
 ROOMS: dict[str, tuple[str, ...]] = {
@@ -334,7 +335,7 @@ def tasks_outside_their_function(modules: Iterable[Module]) -> list[str]:
             own = set(_nurseries_opened(function, module))
             faults += [
                 f"{module.path}:{call.lineno} starts a task in a nursery from elsewhere"
-                for call in ast.walk(function)
+                for call in trees.walk(function)
                 if isinstance(call, ast.Call) and _starts_task(call, own, module)
             ]
     return faults
@@ -378,7 +379,7 @@ def _makes(call: ast.Call, kind: str, module: Module) -> bool:
 
 
 def _nurseries_opened(function: ast.AST, module: Module) -> Iterator[str]:
-    for node in ast.walk(function):
+    for node in trees.walk(function):
         for item in node.items if isinstance(node, ast.AsyncWith) else ():
             call, name = item.context_expr, item.optional_vars
             opens = isinstance(call, ast.Call) and module.dotted(call.func) == "trio.open_nursery"
@@ -395,5 +396,5 @@ def _starts_task(call: ast.Call, own: set[str], module: Module) -> bool:
 
 
 def _outermost(functions: list[Function]) -> list[Function]:
-    inner = {id(node) for function in functions for node in ast.walk(function) if node is not function}
+    inner = {id(node) for function in functions for node in trees.walk(function) if node is not function}
     return [function for function in functions if id(function) not in inner]

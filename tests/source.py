@@ -10,7 +10,8 @@ from functools import cache, cached_property
 from pathlib import Path
 from typing import NamedTuple
 
-from tests.citations import ROOT, uncollected
+from tests import trees
+from tests.citations import ROOT
 
 PACKAGES = ("snapshot", "wire", "store", "agent", "coordinator", "holdfast")
 
@@ -47,18 +48,20 @@ class Module:
 
     @cached_property
     def tree(self) -> ast.Module:
-        return ast.parse(self.source)
+        return trees.parsed(self.source)
 
     @cached_property
     def nodes(self) -> list[ast.AST]:
         """Each once, from the top down: to walk a tree takes longer than most that is asked of its nodes."""
-        with uncollected():
-            return list(ast.walk(self.tree))
+        with trees.uncollected():
+            return trees.walk(self.tree)
 
     @cached_property
     def imports(self) -> list[Import]:
         lazy = (
-            {id(node) for function in self.functions for node in ast.walk(function)} if self._imports_inside else set()
+            {id(node) for function in self.functions for node in trees.walk(function)}
+            if self._imports_inside
+            else set()
         )
         return [Import(name, node.lineno, id(node) in lazy) for node in self.nodes for name in self._imported(node)]
 

@@ -24,8 +24,7 @@ DERIVED = {"token_file": "token_files", "section_bytes": "documents", "content_b
 
 def read_in(*packages):
     """Names of attributes that are read anywhere in these packages."""
-    trees = [module.tree for each in packages for module in modules(each) if module.path not in DEFINED]
-    nodes = (node for tree in trees for node in ast.walk(tree))
+    nodes = (node for module in modules(*packages) if module.path not in DEFINED for node in module.nodes)
     return {node.attr for node in nodes if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Load)}
 
 

@@ -8,6 +8,7 @@ from statistics import median
 
 import pytest
 
+from tests import trees
 from tests.citations import ROOT
 from tests.source import PACKAGES, modules
 from tests.words import is_named_by_participle
@@ -108,20 +109,20 @@ def test_verbs_nouns_and_predicates_are_none(name):
 NAMELESS = {"each", "one"}
 
 
-def nameless_loops(tree):
+def nameless_loops(nodes):
     """Loop variables that do not name what they hold."""
-    loops = [node for node in ast.walk(tree) if isinstance(node, (ast.For, ast.AsyncFor, ast.comprehension))]
+    loops = [node for node in nodes if isinstance(node, (ast.For, ast.AsyncFor, ast.comprehension))]
     return [name.id for loop in loops for name in ast.walk(loop.target) if isinstance(name, ast.Name)]
 
 
 def test_loop_variables_name_what_they_hold():
     """`for scope in scopes`, and not `for each in scopes`."""
-    found = [module.name for module in modules() if NAMELESS.intersection(nameless_loops(module.tree))]
+    found = [module.name for module in modules() if NAMELESS.intersection(nameless_loops(module.nodes))]
     assert found == []
 
 
 def test_a_nameless_loop_is_found():
-    assert nameless_loops(ast.parse("[x for one in y]\nfor a, each in b: pass")) == ["a", "each", "one"]
+    assert nameless_loops(trees.walk(ast.parse("[x for one in y]\nfor a, each in b: pass"))) == ["a", "each", "one"]
 
 
 def test_tests_mirror_the_code():

@@ -16,8 +16,8 @@ from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from tests import citations, rules_to_come
-from tests.citations import ROOT, Citation, uncollected
+from tests import citations, rules_to_come, trees
+from tests.citations import ROOT, Citation
 from tests.source import modules
 
 PAGE = ROOT / "docs/traceability.md"
@@ -166,8 +166,7 @@ def _names_in(package: str) -> frozenset[str]:
 def _named(source: str) -> Iterator[tuple[str, Citation]]:
     """Each citation with the name of the definition that it stands in or above, "" for the module."""
     places = list(citations.places(source))
-    with uncollected():
-        body = ast.parse(source).body if places else []
+    body = trees.parsed(source).body if places else []
     return ((_name_at(body, line), each) for line, each in places)
 
 
@@ -204,7 +203,7 @@ def _members(prefix: str, body: Iterable[ast.stmt]) -> Iterator[str]:
 
 @cache
 def _functions(path: Path) -> frozenset[str]:
-    return frozenset(node.name for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, NAMES))
+    return frozenset(node.name for node in trees.walk(trees.parsed(path.read_text())) if isinstance(node, NAMES))
 
 
 def _few(names: list[str]) -> str:

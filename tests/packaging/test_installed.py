@@ -13,7 +13,8 @@ import pytest
 from holdfast.ctl import operator
 from holdfast.ctl.socket import REFUSED
 from holdfast.node import command
-from tests.citations import ROOT, uncollected
+from tests import trees
+from tests.citations import ROOT
 from tests.packaging.installed import DEB, LIBRARIES, REMOVED, install
 from wire.version import VERSION
 
@@ -103,9 +104,7 @@ def imported(folder):
 def imported_by(source):
     """Packages share most of their modules."""
     found = set()
-    with uncollected():
-        nodes = list(ast.walk(ast.parse(source)))
-    for node in nodes:
+    for node in trees.statements(trees.parsed(source)):
         if isinstance(node, ast.Import):
             found |= {alias.name.split(".")[0] for alias in node.names}
         elif isinstance(node, ast.ImportFrom) and node.level == 0:
