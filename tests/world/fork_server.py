@@ -3,7 +3,11 @@
 Each process is one of its own, forked here where all modules are imported already: a command's imports take ten times
 as long as its work. That they succeed, and which ones a command waits for, is claimed by tests that start it plainly.
 Who asks connects, sends one job with three descriptors, and is sent the process id, then how it ended. It is killed
-once who asked is gone. The imports are begun once somebody connects.
+once who asked is gone. The imports are begun once somebody connects (loaded.py has them).
+
+A fork costs what its parent has in memory, and most are of commands that ask a coordinator, and need nothing of one. So
+there are two processes: who is asked is small, and hands what needs a coordinator's libraries on to another one, which
+it has forked before, and which has those, too.
 """
 
 import atexit
@@ -12,7 +16,6 @@ import gc
 import importlib
 import marshal
 import os
-import pkgutil
 import random
 import select
 import signal
@@ -23,6 +26,7 @@ import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from types import ModuleType
 from typing import NoReturn
 
 PROGRAMS = {
@@ -37,40 +41,43 @@ DAEMONS = ("holdfast-coordinator", "holdfast-agent", ANOTHER_CLOCK)
 MOST_BYTES = 1 << 20
 LISTENING = b"listening\n"
 CLONE_NEWNET = 0x40000000
-PACKAGES = ("holdfast", "coordinator", "agent")
-LATE = (
-    "certifi",
-    "cryptography.hazmat.backends.openssl",
-    "encodings.ascii",
-    "encodings.idna",
-    "encodings.utf_16_be",
-    "httpcore",
-    "psycopg",
-    "rich._emoji_codes",
-    "stringprep",
-)
-"""What libraries import only once something is asked of them: a third of the work of each command."""
-
 REPORTS_AFTER_S = 0.2
 """What a node gathers before it reports something new, where the product gathers for a second: a change goes by the
 reports of each ring, and most of what a test of one takes would be these seconds.
 """
 
 
-def import_all() -> None:
-    """What can be: beside Debian 12's libraries there are none of the coordinator's."""
-    for package in PACKAGES:
-        for found in pkgutil.walk_packages(importlib.import_module(package).__path__, f"{package}."):
-            try:
-                importlib.import_module(found.name)
-            except ModuleNotFoundError as missing:
-                if (missing.name or "").partition(".")[0] in PACKAGES:
-                    raise
-    for name in LATE:
-        with suppress(ModuleNotFoundError):  # of another version
-            importlib.import_module(name)
-    with suppress(ModuleNotFoundError):
-        importlib.import_module("tests.coordinator.warmed").warm()
+@dataclass(frozen=True)
+class Asked:
+    """A job as it was sent, and who waits for it. No job: somebody wants this server to be ready."""
+
+    by: socket.socket
+    data: bytes
+    descriptors: Sequence[int]
+
+    @classmethod
+    def accepted(cls, listener: socket.socket) -> "Asked":
+        by, _ = listener.accept()
+        data, descriptors, _, _ = socket.recv_fds(by, MOST_BYTES, 3)
+        return cls(by, data, descriptors)
+
+    @classmethod
+    def handed_on(cls, handed: socket.socket) -> "Asked":
+        data, (by, *descriptors), _, _ = socket.recv_fds(handed, MOST_BYTES, 4)
+        return cls(socket.socket(fileno=by), data, descriptors)
+
+    def hand_on(self, to: socket.socket) -> None:
+        socket.send_fds(to, [self.data], [self.by.fileno(), *self.descriptors])
+        self.by.close()
+        self.close_descriptors()
+
+    def close_descriptors(self) -> None:
+        for each in self.descriptors:
+            os.close(each)
+
+    @property
+    def job(self) -> dict:
+        return marshal.loads(self.data)  # noqa: S302 - ours
 
 
 @dataclass(frozen=True)
@@ -104,7 +111,11 @@ class Running:
         self.asked.close()
 
 
-def next_job(listener: socket.socket) -> tuple[dict, list[int]] | None:
+def next_job(
+    listener: socket.socket,
+    receive: Callable[[socket.socket], Asked] = Asked.accepted,
+    is_handed_on: Callable[[Asked], bool] = lambda _: False,
+) -> tuple[dict, Sequence[int]] | None:
     """Returns in each process that was forked for one, and None when the tests are over."""
     running: set[Running] = set()
     while True:
@@ -116,21 +127,21 @@ def next_job(listener: socket.socket) -> tuple[dict, list[int]] | None:
         if is_over:
             return None
         if listener in ready:
-            asked, _ = listener.accept()
-            data, descriptors, _, _ = socket.recv_fds(asked, MOST_BYTES, 3)
-            if not data:  # whoever wants it to be ready
-                asked.close()
+            asked = receive(listener)
+            if not asked.data:
+                asked.by.close()
+                continue
+            if is_handed_on(asked):
                 continue
             pid = os.fork()
             if pid == 0:
                 for one in running:
                     one.close()
-                asked.close()
+                asked.by.close()
                 listener.close()
-                return marshal.loads(data), descriptors  # noqa: S302 - ours
-            for each in descriptors:
-                os.close(each)
-            running.add(Running.begun(pid, asked))
+                return asked.job, asked.descriptors
+            asked.close_descriptors()
+            running.add(Running.begun(pid, asked.by))
 
 
 @contextmanager
@@ -212,20 +223,48 @@ def end(status: int) -> NoReturn:
 
 
 def main() -> None:
-    with listening(sys.argv[1]) as listener:
+    _, path, readers_path = sys.argv
+    with listening(path) as listener:
         asked, _, _ = select.select([listener, sys.stdin], [], [])
         if listener not in asked:
             return  # the tests are over, and what nobody asked for was not worth the imports
-        import_all()
-        from tests.world import readers  # which forks by what is here
+        from tests.world import loaded, readers  # which forks by what is here
 
-        readers.use(sys.argv[2])
+        loaded.load_for_commands()
+        readers.use(readers_path)
         importlib.import_module("agent.report.heartbeat").SOON_S = REPORTS_AFTER_S
-        gc.freeze()
-        found = next_job(listener)
+        found = job_of_two(listener, loaded)
     if found is not None:
         become(*found)
         end(status_of(importlib.import_module(MODULES[found[0]["program"]]).main))
+
+
+def job_of_two(listener: socket.socket, loaded: ModuleType) -> tuple[dict, Sequence[int]] | None:
+    """`next_job` of this process, or of the other one, which is over when this one is."""
+    ours, others = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    pid = os.fork()
+    if pid == 0:
+        ours.close()
+        listener.close()
+        loaded.load_for_coordinators()
+        gc.freeze()
+        with others:
+            return next_job(others, Asked.handed_on)
+    others.close()
+
+    def is_handed_on(asked: Asked) -> bool:
+        if loaded.is_of_commands(asked.job["program"], asked.job["arguments"]):
+            return False
+        asked.hand_on(ours)
+        return True
+
+    loaded.warm_commands()
+    gc.freeze()
+    found = next_job(listener, is_handed_on=is_handed_on)
+    ours.close()
+    if found is None:
+        os.waitpid(pid, 0)
+    return found
 
 
 if __name__ == "__main__":
