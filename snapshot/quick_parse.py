@@ -98,22 +98,21 @@ def _objects(value: object, deepest: int) -> list[dict[str, object]] | None:
     found: list[dict[str, object]] = []
     level: Iterable[Any] = [value]  # of these types exactly: a chain of `isinstance` takes half as long again
     for _ in range(deepest + 1):
-        objects: list[dict[str, object]] = []
-        arrays: list[list[object]] = []
+        below: list[Iterable[object]] = []
         for item in level:
             kind = type(item)
             if kind is str or kind is int:
                 continue
             if kind is dict:
-                objects.append(item)
+                found.append(item)
+                below.append(item.values())
             elif kind is list:
-                arrays.append(item)
+                below.append(item)
             elif kind is float and not _ALIKE[item]:
                 return None
-        if not objects and not arrays:
+        if not below:
             return found
-        found += objects
-        level = chain(chain.from_iterable(map(dict.values, objects)), chain.from_iterable(arrays))
+        level = chain.from_iterable(below)
     return None
 
 

@@ -38,7 +38,12 @@ FORBIDDEN_NAMES = (
 REFERENCE = "secret_ref"
 
 _FORBIDDEN_WORDS = tuple(tuple(name.split("_")) for name in FORBIDDEN_NAMES)
-_LAST_WORDS = ("pass", "pwd", "secret", "key", "psk", "community", "token", "credentials")
+# Each ends in a word of these, by a letter that it holds and many names do not: one look for that spares its words.
+_LAST_WORDS = (
+    ("k", ("key", "psk", "token")),
+    ("w", ("pwd",)),
+    ("", ("pass", "secret", "community", "credentials")),
+)
 _SEPARATORS = re.compile(r"[_\-. ]+")
 _REFERENCE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]*:\S.*", re.DOTALL)
 _PRIVATE_JWK = frozenset({"d", "p", "q", "dp", "dq", "qi", "oth", "k"})
@@ -175,9 +180,18 @@ def _suspects(section: Parsed) -> Iterator[tuple[object, str, str]]:
 def _names_to_look_at(names: set[str]) -> set[str]:
     """A gate: a forbidden name holds one of few words, or letters that fold into them."""
     everything = " ".join(names)
-    if everything.isascii() and not any(map(everything.lower().__contains__, _LAST_WORDS)):
+    if everything.isascii() and not _holds_last_word(everything.lower()):
         return set()
-    return {name for name in names if not name.isascii() or any(word in name.lower() for word in _LAST_WORDS)}
+    return {name for name in names if not name.isascii() or _holds_last_word(name.lower())}
+
+
+def _holds_last_word(text: str) -> bool:
+    for letter, words in _LAST_WORDS:
+        if letter in text:
+            for word in words:
+                if word in text:
+                    return True
+    return False
 
 
 def _may_hold_shape(text: str) -> bool:
