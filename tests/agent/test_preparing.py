@@ -29,7 +29,7 @@ validate = ["/bin/sh", "-c", '''
 cat route_policy/routes.json >>{log}; echo >>{log}
 ! grep -rqs forbidden . && ! {{ grep -q south route_policy/routes.json && grep -q _s.:61 degraded_mode_policy/*; }}
 ''']
-validate_timeout_s = 5
+validate_timeout_s = 50
 """
 """It writes down what it is shown; two things that would do alone do not do together."""
 
@@ -204,7 +204,7 @@ async def test_a_service_says_no_once(made, mock_clock):
 
 
 async def test_a_service_that_does_not_end_is_a_no_and_asked_again_seldom(tmp_path, mock_clock):
-    hangs = LOGGED.format(log=tmp_path / "validated").replace("! grep -r", "sleep 60; ! grep -r").replace("= 5", "= 1")
+    hangs = LOGGED.format(log=tmp_path / "validated").replace("! grep -r", "sleep 60; ! grep -r").replace("= 50", "= 1")
     async with lab(tmp_path, mock_clock) as one:
         async with bench(one) as first:
             await first.settle()

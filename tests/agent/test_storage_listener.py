@@ -263,7 +263,7 @@ async def test_who_brings_a_file_slowly_holds_up_nobody(made, mock_clock):
         nursery.start_soon(made.put, document_path(slow), pieces())
         await begun.wait()
         await until_some(made.bench.outside.storage_listener.api.taking.temporary)
-        with trio.fail_after(5):
+        with trio.fail_after(60):
             assert await made.put(document_path(other), other.to_bytes()) is True
         assert list(made.kept.files) == [document_path(other)]
         goes_on.set()

@@ -487,7 +487,9 @@ async def test_one_that_never_answers_is_passed_over(
                 assert f"coord-1 at https://{there}: " in asked_of(other)
                 assert not (two.folder / "keys" / seeds.FILE).exists()
                 await first.daemon.recovering.attempt()
-                assert await other.daemon.recovering.attempt()
+                with trio.fail_after(120):  # a busy machine may miss what the good place is given, too
+                    while not await other.daemon.recovering.attempt():
+                        pass
                 assert (two.folder / "keys" / seeds.FILE).exists()
 
 

@@ -18,7 +18,7 @@ from tests.citations import ROOT
 from tests.world import programs
 from tests.world.pauses import pauses
 
-WITHIN_S = 60.0
+WITHIN_S = 120.0  # on a machine that has other work
 PASSPHRASE = "swordfish"
 SCRIPTS = Path(sys.executable).parent
 HOSTS = re.compile(r"https://(?:coordinator|coord)(?:\.osprey)?\.example(?:\.org)?:(\d+)")

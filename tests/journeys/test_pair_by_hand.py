@@ -20,7 +20,7 @@ from tests.journeys import agent_process
 from tests.world import programs
 from wire.certificate import Certificate, fingerprint, pem_to_der
 
-WITHIN_S = 60.0
+WITHIN_S = 120.0  # on a machine that has other work
 BOOTSTRAP, ROUTES = "node_bootstrap", "route_policy"
 
 

@@ -126,7 +126,7 @@ class OnProbation(Victim):
         answer = await self.ask("v1", "scopes", ROUTES, "sections", "routes")
         assert canonical.loads(answer.body) == {"north": {"via": "a"}}
         file = self.folder / "run" / "active" / ROUTES / "routes.json"
-        with trio.fail_after(10):
+        with trio.fail_after(WITHIN_S):
             while canonical.loads(file.read_bytes()) != {"north": {"via": "a"}}:  # noqa: ASYNC110 - another process lays it out
                 await trio.sleep(0.01)
         said = await self.scope()
@@ -238,7 +238,7 @@ async def test_a_check_that_misbehaves_is_a_no_and_leaves_nothing_behind(tmp_pat
         stop()
         reverted = await victim.went_back()
         assert reverted["check"] == "web"
-        with trio.fail_after(10):
+        with trio.fail_after(WITHIN_S):
             while processes_that_sleep():  # noqa: ASYNC110 - others end
                 await trio.sleep(0.05)
         assert not is_measured or most_mib(process.pid) < 160

@@ -55,7 +55,7 @@ async def test_nobody_asked(tmp_path: Path) -> None:
     """rules A14: without systemd, with its socket gone, or with another process's watchdog, all goes on."""
     SystemdNotifier({}).ready()
     SystemdNotifier({"NOTIFY_SOCKET": str(tmp_path / "gone")}).ready()
-    with trio.fail_after(5):
+    with trio.fail_after(60):
         await SystemdNotifier({"WATCHDOG_USEC": "1000", "WATCHDOG_PID": "1"}).watchdog()
         await SystemdNotifier({}).watchdog()
 
