@@ -13,7 +13,7 @@ must have. A fetch is given up when a newer head lists the candidate no more.
 """
 
 from collections.abc import AsyncIterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 
 import trio
@@ -81,9 +81,15 @@ class CandidateIntake:
         return any(not self.put_offs.holds(cause) for cause in self._resting)
 
     async def drop_others(self, coming: Sequence[Prospect]) -> None:
-        """Slots of what is not to be judged; what is listed to be run keeps its own until it runs."""
+        """Slots of what is not to be judged; what is listed to be run keeps its own until it runs. And what is left of
+        one that failed, before others need its room: a disk that is still full takes this as badly as it took that.
+        """
         store = self.node.store
-        held = (await self.node.threads.read(store.candidates)).by_scope if store.may_have_candidates else {}
+        found = await self.node.threads.read(store.candidates) if store.may_have_candidates else None
+        held = found.by_scope if found is not None else {}
+        if found is not None and found.unfinished and not self._slots.locked():
+            with suppress(StoreError):
+                await self.node.threads.write(store.drop_candidates, found.unfinished)
         judged = {scope.scope for scope in coming if scope.refusal is None}
         to_run = {wanted.scope: wanted for wanted in plan(self.node.holdings).wanted}
         gone = [scope for scope, candidate in held.items() if scope not in judged and not _is_for(candidate, to_run)]

@@ -436,13 +436,16 @@ class HeldCandidate:
 
 @frozen
 class HeldCandidates:
-    """By scope; and how many bytes there is still room for."""
+    """By scope; how many bytes there is still room for; and the scopes of those that are not whole: one that comes in
+    now, or what is left of one that failed where the disk did not let it go.
+    """
 
     by_scope: Mapping[str, HeldCandidate]
     room: int
+    unfinished: tuple[str, ...] = ()
 
     def __len__(self) -> int:
-        return len(self.by_scope)
+        return len(self.by_scope) + len(self.unfinished)
 
 
 def candidates(environment: Environment) -> HeldCandidates:
@@ -450,7 +453,8 @@ def candidates(environment: Environment) -> HeldCandidates:
     with environment.read() as transaction:
         records = [record for _, record in _headers(transaction, _CANDIDATE)]
     held = {record.scope: _candidate_of(record) for record in records if record.sealed}
-    return HeldCandidates(held, environment.map_bytes // CANDIDATES_SHARE - sum(record.size for record in records))
+    room = environment.map_bytes // CANDIDATES_SHARE - sum(record.size for record in records)
+    return HeldCandidates(held, room, tuple(record.scope for record in records if not record.sealed))
 
 
 def candidate(environment: Environment, scope: str) -> HeldCandidate | None:

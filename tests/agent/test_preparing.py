@@ -1,5 +1,6 @@
 """What a head says is coming: brought, judged, voted on, and never active before it is listed to be run."""
 
+import errno
 from dataclasses import replace
 
 import pytest
@@ -10,6 +11,7 @@ from agent.base.byte_source import Chunks
 from snapshot.bundle import SCOPE as TRUST_BUNDLE
 from snapshot.manifest import Revocations, ScopeVersion
 from snapshot.reasons import Rejected
+from store.base.disk import Disk
 from store.base.environment import LmdbTransaction
 from tests.agent.bench import Bench, bench
 from tests.fakes.cluster import DAY, HOUR, key, listing
@@ -459,6 +461,31 @@ async def test_after_a_restart_it_says_the_same_out_of_the_slot(tmp_path, mock_c
             assert again.preparation.votes() == votes
             assert (again.held(), again.fetched()) == (before, fetched)
             assert again.asked == [*asked, asked[-1]], "which is not kept: what it judged may be another service by now"
+
+
+async def test_what_is_left_of_one_that_failed_takes_no_room_from_others(made, mock_clock, monkeypatch):
+    """rules L35: on a full disk it could not be let go either; it goes before another one is asked for"""
+    room, commit, commits = made.node.store.candidates().room, Disk.commit, []
+
+    def full(self, transaction):
+        commits.append(None)
+        if len(commits) > 1:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        commit(self, transaction)
+
+    made.server.propose({f"s{number}": ["x" * 1000] * 900 for number in range(6)}, QOS)
+    with monkeypatch.context() as patched:
+        made.server.announce()
+        await made.made.outside.refresh.ask(made.made.coordinator)
+        patched.setattr(Disk, "commit", full)
+        await made.preparation.look()
+    assert made.votes()[QOS] == ("refused", None, "store_full")
+    assert made.node.store.candidates().room < room
+    made.server.propose(GOOD)
+    await made.hear()
+    assert made.votes() == {QOS: ("refused", None, "store_full"), ROUTES: ("accepted",)}
+    (slot,) = made.node.store.pending()
+    assert slot.scope == ROUTES and made.node.store.candidates().room > room - 10_000
 
 
 async def test_what_a_newer_head_drops_leaves_its_slot(made, mock_clock):
