@@ -35,12 +35,11 @@ Rejected:
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import replace
-from functools import partial
+from functools import cached_property, partial
 
 from snapshot.bundle import TrustBundle
 from snapshot.envelope import INCREMENT, RECOVERY, Envelope
-from snapshot.frozen import frozen
+from snapshot.frozen import frozen, replace_members
 from snapshot.identifiers import HEAD
 from snapshot.manifest import SectionEntry, parse_head
 from snapshot.section_table import differing
@@ -73,7 +72,7 @@ class Promotion:
     nonce: str = ""  # of the recovery that allowed to go back
     probation: ProbationTerms | None = None
 
-    @property
+    @cached_property
     def digest(self) -> bytes:
         return blobs.digest_of(self.record.envelope)
 
@@ -268,7 +267,7 @@ def floors_after(
     scopes = dict(floors.scopes)
     for promotion in promoted:
         scopes[promotion.scope] = _scope_floor(scopes.get(promotion.scope), promotion)
-    return replace(
+    return replace_members(
         floors,
         generation=generation,
         authority_epoch=max(floors.authority_epoch, bundle.announced_epoch if bundle else 0),

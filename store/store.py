@@ -95,6 +95,7 @@ class Store:
         self._documents: dict[bytes, StoredDocument] = {}
         self._slots: dict[str, Pending] = {}  # the last one that was opened in each scope
         self._waiting, self._candidates = SlotPresence(), SlotPresence()
+        self._finished: FloorRecord | None = None  # floors that name nothing that is not made
         self.journal = Journal(environment)
         self.rejections = Rejections(environment)
         self.garbage = GarbageCollector(environment)
@@ -294,6 +295,7 @@ class Store:
         is_repair = all(document.scope in REPAIR_SCOPES for document in verified)
         room = WriteRoom.REPAIR if is_repair else WriteRoom.SCOPES
         generation = self._write(swap, room, {promotion.digest for promotion in promotions})
+        self._finished = self._floors.record
         for promotion in promotions:
             self._slots.pop(promotion.scope, None)
             self._remember(StoredDocument.of(promotion.record, self._blob, promotion.state, promotion.envelope))
@@ -301,9 +303,17 @@ class Store:
 
     @property
     def is_unfinished(self) -> bool:
-        """The floors name an activation that the store could not make: its slots wait for `resume`."""
+        """The floors name an activation that the store could not make: its slots wait for `resume`. What was finished
+        once stays so, until the floors are raised again.
+        """
+        record = self._floors.record
+        if record is self._finished:
+            return False
         with self._environment.read() as transaction:
-            return reconcile.is_unfinished(transaction, self._floors.record)
+            is_unfinished = reconcile.is_unfinished(transaction, record)
+        if not is_unfinished:
+            self._finished = record
+        return is_unfinished
 
     def resume(self, now: float) -> tuple[str, ...]:
         """Finish what the floors name, if its slots are whole; the scopes that are active now because of it."""
@@ -568,6 +578,8 @@ class Store:
         elif slot is not None and slot.envelope_hash in ("", verified.envelope_hash):
             slot.complete(verified)
         with self._environment.read() as transaction:
+            if slot is not None and slot.envelope_hash == verified.envelope_hash and slot.lies_durable(transaction):
+                return
             found = pending.find(transaction, verified.scope, digest_from_name(verified.envelope_hash))
         if found is None or not found[1].sealed:
             self.receive(verified.scope, now=now).complete(verified)

@@ -201,7 +201,7 @@ class Environment:
 class LmdbTransaction:
     """One LMDB transaction and the names of its databases."""
 
-    __slots__ = ("_databases", "_most_bytes", "lmdb", "put_blobs")
+    __slots__ = ("_databases", "_is_counted", "_most_bytes", "lmdb", "put_blobs")
 
     def __init__(
         self,
@@ -214,6 +214,7 @@ class LmdbTransaction:
         self.put_blobs = put_blobs
         self._databases = databases
         self._most_bytes = most_bytes
+        self._is_counted = False  # what was put so far: a swap asks before it raises the floors, and nothing follows
 
     @property
     def number(self) -> int:
@@ -225,10 +226,12 @@ class LmdbTransaction:
         return value
 
     def put(self, database: str, key: bytes, value: bytes) -> None:
+        self._is_counted = False
         self.lmdb.put(key, value, db=self._databases[database])
 
     def put_new(self, database: str, key: bytes, value: bytes) -> bool:
         """Whether there was none; else what is there stays."""
+        self._is_counted = False
         return bool(self.lmdb.put(key, value, overwrite=False, db=self._databases[database]))
 
     def delete(self, database: str, key: bytes) -> bool:
@@ -242,8 +245,11 @@ class LmdbTransaction:
 
     def refuse_full(self) -> None:
         """StoreError store_full when what was put goes beyond its room; asked before every commit."""
-        if self._most_bytes is not None and (used := self.used_bytes()) > self._most_bytes:
+        if self._most_bytes is None or self._is_counted:
+            return
+        if (used := self.used_bytes()) > self._most_bytes:
             raise StoreError(StoreFault.STORE_FULL, f"{used} bytes are in use, {self._most_bytes} may be")
+        self._is_counted = True
 
     def count(self, database: str) -> int:
         return int(self.lmdb.stat(self._databases[database])["entries"])

@@ -32,7 +32,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Self
 
-from snapshot.frozen import frozen
+from snapshot.frozen import frozen, replace_members
 from snapshot.verifier_state import Mark
 from store.base import sealed
 from store.base.disk import Disk
@@ -91,7 +91,7 @@ class FloorRecord:
     def merge(self, other: Self) -> Self:
         """The higher of both, member by member; what is being activated is the later record's."""
         later = max(self, other, key=lambda record: record.sequence)
-        return replace(
+        return replace_members(
             later,
             generation=max(self.generation, other.generation),
             authority_epoch=max(self.authority_epoch, other.authority_epoch),
@@ -140,7 +140,7 @@ class Floors:
         When that fails after the rename, nobody knows what the disk has: the record counts from then on, as it would
         after a restart, and `uncertain` says that it must be written again before anything is built on it.
         """
-        raised = replace(record, sequence=self.record.sequence + 1).merge(self.record)
+        raised = replace_members(record, sequence=self.record.sequence + 1).merge(self.record)
         data = sealed.seal(MAGIC, raised.sequence, to_payload(raised))
         target = self._directory / self._next
         try:

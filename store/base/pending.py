@@ -219,6 +219,11 @@ class Pending:
         self._write(self.put, self._room)
         self.mark_flushed()
 
+    def lies_durable(self, transaction: LmdbTransaction) -> bool:
+        """Whether all of it does, in the slot that is the scope's now."""
+        is_written = self.record.sealed and self.slot is not None and not self._dirty and not self._unflushed.rows
+        return is_written and transaction.get(_TABLE, _RECEIVING + scope_key(self.scope)) == _SLOT.pack(self.slot or 0)
+
     @property
     def _room(self) -> WriteRoom:
         return WriteRoom.REPAIR if self.record.repair else WriteRoom.SCOPES
