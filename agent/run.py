@@ -78,7 +78,7 @@ async def serve(
                     at_the_end.push_async_callback(outside.aclose)
                     for task in outside.tasks:
                         nursery.start_soon(_keep_up, node, task)
-                    nursery.start_soon(_wake_on_hangup, outside.wake)
+                    nursery.start_soon(_wake_on_hangup, outside.wake, local.publishing.wake)
         finally:
             if stop.is_set():
                 await _note_stop(threads, held)
@@ -129,11 +129,12 @@ async def _keep_up(node: "RunningNode", task: Callable[[], Awaitable[None]]) -> 
             return
 
 
-async def _wake_on_hangup(wake: Callable[[], None]) -> None:
-    """SIGHUP is a hint that it is worth asking now (rules P14)."""
+async def _wake_on_hangup(*wakes: Callable[[], None]) -> None:
+    """SIGHUP is a hint that it is worth asking now, and trying what has failed (rules P14)."""
     with trio.open_signal_receiver(signal.SIGHUP) as received:
         async for _ in received:
-            wake()
+            for wake in wakes:
+                wake()
 
 
 async def _until_told_to_stop(serving: Callable[..., Awaitable[None]], notifier: SystemdNotifier) -> None:

@@ -17,7 +17,7 @@ from agent.state.view import View, Views
 from snapshot.frozen import mutable
 from snapshot.reasons import safe_text
 from store.base.errors import StoreError
-from wire.backoff import BackOff
+from wire.backoff import LEAST_S, BackOff
 from wire.logs import log
 
 RETRY_S, RETRY_MOST_S = 5.0, 300.0  # a round on a full disk writes all that fits
@@ -60,8 +60,7 @@ class Publishing:
                 self.fault, self.error = str(error.fault), safe_text(str(error))
                 log.warning("files not brought up to date", fault=self.fault, error=self.error)
                 self._round_done()
-                with trio.move_on_after(self.back_off.note_failure()):
-                    await self._asked.wait()
+                await self._rest_after_failure()
                 continue
             self.fault = self.error = ""
             self.back_off.note_success()
@@ -91,8 +90,20 @@ class Publishing:
         view = self.views.at_hand()
         return view if view is not None else await self.threads.read(self.views.all)
 
+    async def _rest_after_failure(self) -> None:
+        """Until somebody asks, but never within the floor."""
+        failed_at = trio.current_time()
+        with trio.move_on_after(self.back_off.note_failure()):
+            await self._asked.wait()
+        await trio.sleep_until(failed_at + LEAST_S)
+
+    def wake(self) -> None:
+        """An operator says that it is worth trying now: what was in the way may have been moved (rules P14)."""
+        self.back_off.note_success()
+        self._asked.set()
+
     async def try_now(self) -> None:
-        """Once the next round has ended; one that rests after a failure begins now."""
+        """Once the next round has ended; one that rests after a failure begins as soon as the floor lets."""
         self._asked.set()
         await self.rounds.wait_above(self.rounds.value)
 

@@ -1,11 +1,16 @@
 """Files follow what is active and how good it is, whatever goes wrong meanwhile."""
 
 import json
+import os
+import signal
 
 import trio
 
 from tests.agent.lab import DAY, NOW, ask, serving
-from wire.backoff import BackOff
+from tests.fakes.cluster import HOUR
+from tests.journeys.lab import ROUTES
+from tests.world import elapsed
+from wire.backoff import LEAST_S, BackOff
 
 
 def index(periphery) -> dict[str, object]:
@@ -80,3 +85,45 @@ async def test_a_disk_that_refuses_is_said_and_tried_again(periphery):
         await periphery.published.wait_above(periphery.node.store.watch.generation - 1)
         assert (periphery.publishing.fault, periphery.publishing.error) == ("", "")
         assert (periphery.files / "route_policy/routes.json").exists()
+
+
+async def test_who_has_moved_away_what_was_in_the_way_need_not_wait(periphery):
+    """rules P14: what failed would rest for an hour; and whoever asks without end is heard once a second"""
+    periphery.publishing.back_off = BackOff(lambda low, high: high, 3600, 3600)
+    async with serving(periphery):
+        link = periphery.files
+        link.unlink()
+        link.mkdir()
+        periphery.route(1, {"routes": {}})
+        await failed(periphery, 1)
+        begun = trio.current_time()
+        for _ in range(30):
+            periphery.publishing.wake()
+            await trio.sleep(0.01)
+        assert periphery.publishing.failures <= 2 + elapsed.since(begun) / LEAST_S
+        link.rename(periphery.folder / "moved away")
+        periphery.publishing.wake()
+        with trio.fail_after(60):
+            await periphery.published.wait_above(periphery.node.store.watch.generation - 1)
+        assert (periphery.publishing.fault, (periphery.files / "route_policy/routes.json").exists()) == ("", True)
+
+
+async def test_a_hangup_has_an_agent_try_its_files_again(tmp_path, for_hours, mock_clock):
+    """rules P14: it has failed for hours, and what comes next would wait for minutes"""
+    async with for_hours.agent():
+        await for_hours.settled()
+        link, away = tmp_path / "run" / "active", tmp_path / "run" / "away"
+        await for_hours.until((link / ROUTES / "routes.json").exists)
+        link.rename(away)
+        link.mkdir()
+        for_hours.server.snapshot({"routes": {"south": {}}}, ROUTES)
+        for_hours.server.announce()
+        await for_hours.until_active(ROUTES, 2)
+        await trio.sleep(2 * HOUR)
+        assert (await for_hours.status())["files"]["fault"] == "not_ours"
+        link.rmdir()
+        os.kill(os.getpid(), signal.SIGHUP)
+        with trio.fail_after(2 * LEAST_S):
+            while not (link / ROUTES / "routes.json").exists():  # noqa: ASYNC110 - no word of it
+                await trio.sleep(0.1)
+        assert json.loads((link / ROUTES / "routes.json").read_bytes()) == {"south": {}}
