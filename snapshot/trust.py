@@ -24,6 +24,20 @@ class Authority:
     at_any_time: bool = False  # what is active outlives its key's end (format.md 7)
     verifies: VerifySignature = verify_signature
 
+    def __init__(
+        self,
+        keys: Mapping[str, KeyRecord],
+        threshold: int,
+        purpose: str,
+        holder: VerifierState,
+        now: float,
+        at_any_time: bool = False,
+        verifies: VerifySignature = verify_signature,
+    ) -> None:
+        """In a fifth of the time that `frozen` takes, of the one of these that each document has."""
+        self.__dict__.update(keys=keys, threshold=threshold, purpose=purpose, holder=holder, now=now)
+        self.__dict__.update(at_any_time=at_any_time, verifies=verifies)
+
     def fault(self, key_id: str, scope_type: str) -> Reason | None:
         """Why this key does not sign such a document now; None where it may."""
         record = self.keys.get(key_id)

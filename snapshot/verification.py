@@ -3,7 +3,6 @@
 import hashlib
 import hmac
 from collections.abc import Callable, Mapping
-from dataclasses import field
 from functools import cached_property
 from typing import NoReturn
 
@@ -12,7 +11,6 @@ from snapshot.bundle import TrustBundle
 from snapshot.container import Opening, Parts
 from snapshot.content import DocumentContent
 from snapshot.envelope import Envelope
-from snapshot.frozen import mutable
 from snapshot.manifest import Head, RecoveryManifest, SectionChange, SectionEntry
 from snapshot.raw_secrets import RawSections
 from snapshot.reasons import Reason, Rejected
@@ -22,38 +20,53 @@ from snapshot.verifier_state import HeldDocument, Mark, VerifierState
 Keep = Callable[[str, bytes], None]
 
 
-@mutable
 class Verification:
-    """One document, one reader, one reading of the clock."""
-
-    holder: VerifierState
-    kind: str
-    now: float
-    parts: Parts
-    keep: Keep | None
-    superseded: bool = False  # a trust bundle that another one follows in the same run
-    verifies: VerifySignature = verify_signature
-    step: int = 0
-    signers: tuple[str, ...] = ()
-    manifest_bytes: bytes = b""
-    carried: Mapping[str, SectionEntry] = field(default_factory=dict)  # sections whose bytes the document brings
-    changes: dict[str, SectionChange] = field(default_factory=dict)  # of an increment
-    state: Mapping[str, SectionEntry] = field(default_factory=dict)
-    state_bytes: bytes = b""  # the canonical manifest of the state, once it is known
-    head: Head | None = None
-    recovery: RecoveryManifest | None = None
-    bundle: TrustBundle | None = None
-    raw: RawSections = field(default_factory=RawSections)  # of a config
+    """One document, one reader, one reading of the clock. Written out: a coordinator makes one for each head of a
+    fleet, and with a dataclass of so many members that was a tenth of judging it.
+    """
 
     # Set by step 1.
-    opening: Opening = field(init=False)
-    envelope: Envelope = field(init=False)
-    content: DocumentContent = field(init=False)
+    opening: Opening
+    envelope: Envelope
+    content: DocumentContent
+
+    def __init__(
+        self,
+        holder: VerifierState,
+        kind: str,
+        now: float,
+        parts: Parts,
+        keep: Keep | None,
+        superseded: bool = False,
+        verifies: VerifySignature = verify_signature,
+    ) -> None:
+        self.holder = holder
+        self.kind = kind
+        self.now = now
+        self.parts = parts
+        self.keep = keep
+        self.superseded = superseded  # a trust bundle that another one follows in the same run
+        self.verifies = verifies
+        self.step = 0
+        self.signers: tuple[str, ...] = ()
+        self.manifest_bytes = b""
+        self.carried: Mapping[str, SectionEntry] = {}  # sections whose bytes the document brings
+        self.changes: dict[str, SectionChange] = {}  # of an increment
+        self.state: Mapping[str, SectionEntry] = {}
+        self.state_bytes = b""  # the canonical manifest of the state, once it is known
+        self.head: Head | None = None
+        self.recovery: RecoveryManifest | None = None
+        self.bundle: TrustBundle | None = None
 
     @cached_property
     def authority(self) -> trust.Authority:
         """Whose signatures count: asked by steps 4 and 5."""
         return trust.authority_over(self.envelope, self.holder, self.now, self.verifies)
+
+    @cached_property
+    def raw(self) -> RawSections:
+        """Of a config."""
+        return RawSections()
 
     @cached_property
     def mark(self) -> Mark | None:

@@ -78,16 +78,18 @@ class Backlog:
         if held is not None and (scope in held) != (subject is not None and views.holds(model, subject, scope)):
             del self._held[node_id]
 
-    def scopes(self, gate: NodeGate, situation: Situation) -> dict[Scope, bool]:
-        """What the node may hold and can read; True for what is to be compiled again. What was held back has nothing
-        published, so it is compiled as soon as it is not.
+    def scopes(self, gate: NodeGate, situation: Situation) -> tuple[tuple[Scope, ...], frozenset[Scope]]:
+        """What the node may hold and can read; and what is to be compiled again, of that and perhaps of more. What was
+        held back has nothing published, so it is compiled as soon as it is not.
         """
-        node_id, is_known = situation.node_id, self.known.get(situation.node_id) == situation.head
+        node_id = situation.node_id
         self._otherwise[node_id] = gate.otherwise
         held = self._scopes_of(gate.model, node_id)
-        changed = self.changed.get(node_id, set()) | gate.otherwise
-        waiting = features.unreadable_scopes(held, situation.features)
-        return {scope: not is_known or scope in changed for scope in held if scope not in waiting}
+        if waiting := features.unreadable_scopes(held, situation.features):
+            held = tuple(scope for scope in held if scope not in waiting)
+        if self.known.get(node_id) != situation.head:
+            return held, frozenset(held)
+        return held, gate.otherwise.union(self.changed.get(node_id, ()))
 
     def _scopes_of(self, model: Model, node_id: str) -> tuple[Scope, ...]:
         """Of one state they are always the same, and most heads are renewals. Of another one few nodes hold others."""
@@ -209,7 +211,7 @@ def _draft(case: _Round, situation: Situation, gate: NodeGate) -> Draft:
     node_id = situation.node_id
     told = NodeContents(
         gate.model.subjects.get(node_id),
-        case.backlog.scopes(gate, situation),
+        *case.backlog.scopes(gate, situation),
         case.compiler(gate.model, node_id),
         gate.marks,
         tuple(_offered_contents(case, situation, gate)),

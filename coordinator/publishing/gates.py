@@ -19,6 +19,7 @@ through for what was revoked, and each join, new address or other change would n
 from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field
+from functools import cached_property
 
 from coordinator.changes import records
 from coordinator.changes.order import changes_before, is_behind
@@ -80,7 +81,8 @@ class Gates:
     read_part: ReadPart
     _standing: Mapping[int, ChangeRecord]
     _rows: Mapping[str, Sequence[ChangeNode]]
-    _joined: Mapping[str, float]
+    _node_ids: Sequence[str]
+    _given: dict[tuple[tuple[int, int, tuple[str, ...]], ...], NodeGate] = field(default_factory=dict)
     _otherwise: dict[tuple[frozenset[int], frozenset[int]], Mapping[str, frozenset[Scope]]] = field(
         default_factory=dict
     )
@@ -96,14 +98,15 @@ class Gates:
     ) -> "Gates":
         standing = {record.change_id: record for record in records.standing_changes(transaction)}
         rows = records.holding(transaction, node_ids) if standing else {}
-        joined = catalog.joined_at(transaction, node_ids) if standing else {}
-        return cls(transaction, declared, models, read_part, standing, rows, joined)
+        return cls(transaction, declared, models, read_part, standing, rows, node_ids)
 
     def of(self, node_id: str, listed: Collection[str]) -> NodeGate:
         """`listed`: the scopes that its head lists now."""
         if not self._standing or node_id not in self.declared.subjects:
             return NodeGate(self.declared)
         rows = self._rows.get(node_id, ())
+        if all(row.step is Step.RELEASED for row in rows) and self._standing.keys() <= self._find_changes(rows):
+            return self._gate_of_all_given(rows)
         held = frozenset(row.change_id for row in rows if row.step is not Step.RELEASED)
         new = tuple(self._rows_of_newcomer(node_id, self._find_changes(rows), held, listed))
         undone = self._with_followers(held | {row.change_id for row in new})
@@ -114,6 +117,18 @@ class Gates:
             self._marks(rows),
             new,
         )
+
+    def _gate_of_all_given(self, rows: Sequence[ChangeNode]) -> NodeGate:
+        """Of a node that was given all changes that there are: the same for a whole ring."""
+        alike = tuple([(row.change_id, row.group, row.scopes) for row in rows])
+        if alike not in self._given:
+            self._given[alike] = NodeGate(self.declared, marks=self._marks(rows))
+        return self._given[alike]
+
+    @cached_property
+    def _joined(self) -> Mapping[str, float]:
+        """Of the nodes of the batch: asked where one of them has no row of a change."""
+        return catalog.joined_at(self.transaction, self._node_ids)
 
     def _offers(
         self, node_id: str, rows: Sequence[ChangeNode], held: Set[int], listed: Collection[str]
@@ -137,7 +152,8 @@ class Gates:
 
     def _find_changes(self, rows: Sequence[ChangeNode]) -> set[int]:
         """The changes of which it is a node, or was one until it was given what stands in their place."""
-        return {id_ for row in rows for id_ in (row.change_id, *self._predecessors(row.change_id))}
+        given = {row.change_id for row in rows}
+        return given.union(*[self._all_predecessors.get(change_id, ()) for change_id in given])
 
     def _rows_of_newcomer(
         self, node_id: str, known: Set[int], held: Set[int], listed: Collection[str]
@@ -193,6 +209,11 @@ class Gates:
 
     def _with_followers(self, held: Set[int]) -> frozenset[int]:
         return with_followers(held, {change_id: record.follows for change_id, record in self._standing.items()})
+
+    @cached_property
+    def _all_predecessors(self) -> Mapping[int, frozenset[int]]:
+        named = {*self._standing, *(record.superseded_by for record in self._standing.values())}
+        return {change_id: frozenset(self._predecessors(change_id)) for change_id in named if change_id is not None}
 
     def _predecessors(self, change_id: int) -> Iterator[int]:
         """Those in whose place it stands."""

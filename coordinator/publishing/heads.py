@@ -146,7 +146,7 @@ class Basis(NamedTuple):
 class Publication:
     """One node's next head, with the documents that it announces and that are not kept yet. `texts`: what it lists and
     what is coming as they are kept, where that was written out already. `same_as`: the id of the head before it, where
-    that lists and announces the same.
+    that lists and announces the same, but for the scopes `but`, which it lists otherwise.
     """
 
     node_id: str
@@ -157,6 +157,7 @@ class Publication:
     candidates: Mapping[str, HeadEntry] = field(default_factory=dict)  # scope -> what is coming
     texts: tuple[str, str] | None = None
     same_as: str | None = None
+    but: tuple[str, ...] = ()
     documents: tuple[Document, ...] = ()
     counted: Mapping[str, int] = field(default_factory=dict)  # scope -> the counter that a new version was made from
     outcomes: tuple[RefusalOutcome, ...] = ()
@@ -334,7 +335,8 @@ def _find_changed(
             documents.listing_text(publication.candidates),
         )
         if _is_same(publication, out):
-            found.append(_Changed(publication, listing, candidates, (), is_renewal=True))
+            amended = tuple(_Line(scope, publication.listing[scope], is_candidate=False) for scope in publication.but)
+            found.append(_Changed(publication, listing, candidates, amended, is_renewal=not amended))
             continue
         before = texts.get(publication.node_id, _NOTHING_LISTED)
         lines: list[_Line] = []

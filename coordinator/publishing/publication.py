@@ -38,7 +38,7 @@ Rejected:
 - Versions by wall clock: two coordinators' clocks differ, and a restored database would begin in the past.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 
@@ -58,7 +58,16 @@ from coordinator.declared.model import Subject
 from coordinator.keys import signer
 from coordinator.keys.signer import Base
 from coordinator.publishing.gates import ChangeMark
-from coordinator.publishing.head_signing import Announced, new_id, sign_head, signing
+from coordinator.publishing.head_signing import (
+    MOST_REPLACED,
+    AmendedLine,
+    Announced,
+    HeadLine,
+    amended_text,
+    new_id,
+    sign_head,
+    signing,
+)
 from coordinator.publishing.heads import Pair, Publication
 from coordinator.publishing.instead import Choice, choose, content_of, governing
 from coordinator.publishing.published_state import AllowedRecovery, PublishedDocument, Situation
@@ -98,13 +107,14 @@ class NodeContents:
     """What a node is to be told. `subject` is None for a revoked member: it is told of its revocation, and holds
     nothing any more (rules K22).
 
-    `scopes`: what the node may hold; True for those that have to be compiled again. What is published and is not among
-    them is not listed any more, which withdraws it. `marks`: by scope, the change that it came by. `rows`: what changes
-    are to know of the node from now on.
+    `scopes`: what the node may hold. What is published and is not among them is not listed any more, which withdraws
+    it. `changed`: what has to be compiled again, of these and perhaps of more. `marks`: by scope, the change that it
+    came by. `rows`: what changes are to know of the node from now on.
     """
 
     subject: Subject | None
-    scopes: Mapping[Scope, bool]
+    scopes: tuple[Scope, ...]
+    changed: frozenset[Scope]
     compile_: Compile
     marks: Mapping[str, ChangeMark] = field(default_factory=dict)
     offers: tuple[Offered, ...] = ()
@@ -148,20 +158,19 @@ class _Case:
 def draft(issue: Issue, situation: Situation, told: NodeContents, shared: SharedDocuments) -> Draft:
     """Unpublishable where not even a head can be signed."""
     standing = _standing(issue, situation, told)
-    if standing is not None and _is_renewal(issue, situation, told, standing):
+    changed = None if standing is None else _find_amended(issue, situation, told, standing)
+    if standing is not None and changed == () and standing.marks == told.marks:
         return _renew_as_is(issue, situation, told, standing, shared)
     case = _Case(issue, situation, told, _holder(issue, situation, told.subject), shared, dict(situation.last))
-    for scope, name in _in_order(tuple(told.scopes)):
-        if standing is not None and _is_left(case, name, is_changed=told.scopes[scope]):
-            case.listing[name] = situation.held.listing[name]
-        else:
-            _settle(case, scope, name, is_changed=told.scopes[scope])
     if standing is not None:
         case.refresh["what is left"] = standing.due_at
-    case.listing[TRUST_BUNDLE] = issue.bundle_entry
-    for offered in told.offers:
-        _offer(case, offered)
-    announced = _announcement(case)
+    if standing is not None and changed is not None:
+        lines = _amend(case, changed, standing)
+        announced, same_as = _amendment(case, lines, standing), situation.head_id
+        but = tuple([after.scope for before, after in lines if before.entry != after.entry])
+    else:
+        _settle_all(case, standing)
+        announced, same_as, but = _announcement(case), None, ()
     head, said = sign_head(issue, situation, announced, case.holder, shared.reviewer)
     publication = Publication(
         node_id=situation.node_id,
@@ -171,6 +180,8 @@ def draft(issue: Issue, situation: Situation, told: NodeContents, shared: Shared
         listing=case.listing,
         candidates=case.candidates,
         texts=announced.texts,
+        same_as=same_as,
+        but=but,
         documents=tuple(case.documents),
         counted=case.counted,
         outcomes=tuple(_outcomes(case)),
@@ -218,10 +229,55 @@ def _standing(issue: Issue, situation: Situation, told: NodeContents) -> Standin
     return standing
 
 
-def _is_renewal(issue: Issue, situation: Situation, told: NodeContents, standing: Standing) -> bool:
-    """Whether the next head says what the one before it does, but for its dates and numbers."""
+def _find_amended(
+    issue: Issue, situation: Situation, told: NodeContents, standing: Standing
+) -> tuple[tuple[Scope, str], ...] | None:
+    """Where the next head lists the same scopes as the one before it, what it may list otherwise; else None."""
     is_bare = not (situation.recoveries or situation.refusing or situation.candidates.listing or told.offers)
-    return is_bare and standing.is_all(issue, told.scopes, told.marks)
+    if not is_bare or not standing.is_of(issue, told.scopes) or len(told.changed) > MOST_REPLACED:
+        return None
+    listing = situation.held.listing
+    return tuple([(scope, name) for scope in told.changed if (name := scope.name) in listing])
+
+
+def _amend(case: _Case, changed: Sequence[tuple[Scope, str]], standing: Standing) -> list[AmendedLine]:
+    """Of these scopes what they list now, of the others what is listed; and the lines that say something else."""
+    before, listing = case.situation.held.listing, case.listing
+    listing.update(before)
+    for _, name in changed:
+        del listing[name]
+    for scope, name in changed if len(changed) == 1 else _in_order(tuple([scope for scope, _ in changed])):
+        _settle(case, scope, name, is_changed=True)
+    marks, marks_before = _declared_marks(case), standing.marks
+    named = {name for _, name in changed}.union(listing.keys() & (marks.keys() | marks_before.keys()))
+    lines = [
+        AmendedLine(
+            HeadLine(name, before[name], marks_before.get(name)), HeadLine(name, listing[name], marks.get(name))
+        )
+        for name in named
+    ]
+    return [line for line in lines if line.before != line.after]
+
+
+def _amendment(case: _Case, lines: Sequence[AmendedLine], standing: Standing) -> Announced:
+    plain = [AmendedLine(before._replace(mark=None), after._replace(mark=None)) for before, after in lines]
+    text = amended_text(case.situation.listing_text, plain)
+    texts = (listing_text(case.listing) if text is None else text, NOTHING_LISTED)
+    return Announced(case.listing, texts, marks=_declared_marks(case), said=standing.said, lines=lines)
+
+
+def _settle_all(case: _Case, standing: Standing | None) -> None:
+    """What the head lists and announces, scope by scope."""
+    situation, told = case.situation, case.told
+    for scope, name in _in_order(told.scopes):
+        is_changed = scope in told.changed
+        if standing is not None and _is_left(case, name, is_changed=is_changed):
+            case.listing[name] = situation.held.listing[name]
+        else:
+            _settle(case, scope, name, is_changed=is_changed)
+    case.listing[TRUST_BUNDLE] = case.issue.bundle_entry
+    for offered in told.offers:
+        _offer(case, offered)
 
 
 def _is_left(case: _Case, name: str, *, is_changed: bool) -> bool:
@@ -238,7 +294,7 @@ def _next_standing(case: _Case, said: bytes, before: Standing | None) -> Standin
     signers = frozenset([signers_of(held.envelope) for held in case.listed.values()])
     return Standing(
         case.told.subject,
-        tuple(case.told.scopes),
+        case.told.scopes,
         case.told.marks,
         case.issue.bundle_entry,
         case.issue.authority_epoch,
@@ -576,9 +632,14 @@ def _announcement(case: _Case) -> Announced:
         case.listing,
         (listing_text(case.listing), listing_text(case.candidates)),
         case.candidates,
-        {scope: mark for scope, mark in case.told.marks.items() if _is_as_declared(case, scope)},
+        _declared_marks(case),
         case.candidate_marks,
     )
+
+
+def _declared_marks(case: _Case) -> Mapping[str, ChangeMark]:
+    """By scope, of the change that its version came by."""
+    return {scope: mark for scope, mark in case.told.marks.items() if _is_as_declared(case, scope)}
 
 
 def _is_as_declared(case: _Case, scope: str) -> bool:

@@ -60,10 +60,9 @@ class Standing:
         is_as_signed = self.authority_epoch == issue.authority_epoch and self.subject == subject
         return is_as_signed and issue.now < self.due_at and all(map(issue.vouches_for, self.signers))
 
-    def is_all(self, issue: Issue, scopes: Mapping[Scope, bool], marks: Mapping[str, ChangeMark]) -> bool:
-        """Whether the next head lists the same then. `scopes`: True for those that have to be compiled again."""
-        is_as_declared = (self.scopes, self.marks) == (tuple(scopes), marks) and True not in scopes.values()
-        return is_as_declared and self.bundle == issue.bundle_entry
+    def is_of(self, issue: Issue, scopes: tuple[Scope, ...]) -> bool:
+        """Whether the next head lists the same scopes then, and all those whose content stays as they are."""
+        return self.scopes == scopes and self.bundle == issue.bundle_entry
 
 
 @lru_cache(maxsize=256)

@@ -12,7 +12,8 @@ back from the bytes that were signed, it
   content hash), which are what was meant;
 - has its content: the same manifest, which names the sections by their hashes; or, of a head, just the members that
   were meant, with the same revocations and the same kinds of marks, and no more bytes. Of a head that is renewed as it
-  is, all behind its two first numbers is what a head of this node has passed with before;
+  is, all behind its two first numbers is what a head of this node has passed with before; of one that is amended that
+  is so once each line that is new, which says what was meant, is taken back to what it was;
 
 and is then asked by its signatures, and by the steps that depend on whose it is and on the time: 3..5 and 7..10
 (`verify.judge_claims`).
@@ -32,9 +33,10 @@ Increments, recoveries' targets and what is larger are judged whole, each.
 
 import hashlib
 import json
-from collections.abc import Callable, Hashable, Mapping
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from typing import NamedTuple
 
 from coordinator.keys import signer
 from coordinator.keys.envelope_form import EnvelopeForm
@@ -71,17 +73,38 @@ def review(document: SignedDocument, holder: VerifierState, now: float) -> Verif
     return verdict
 
 
+class MeantLine(NamedTuple):
+    """A member of what a head lists: its text in the head before, its text now, and what it is to say."""
+
+    before: bytes
+    after: bytes
+    members: Mapping[str, Mapping[str, object]]
+
+    @property
+    def is_as_meant(self) -> bool:
+        return bool(json.loads(b"{%b}" % self.after) == self.members)
+
+
 @dataclass(frozen=True)
 class MeantHead:
     """What a head is to say: `numbers` are its generation and its poll interval, `members` all of it. `marks`: all that
     its entries say of changes, which have a form of their own. `said`: the digest of all but the numbers, where that
-    has passed with the node's head before it, and is to be the same.
+    has passed with the node's head before it, and is to be the same but for `lines`.
     """
 
     numbers: tuple[int, int]
     members: Callable[[], Mapping[str, object]]
     marks: Hashable
     said: bytes | None = None
+    lines: Sequence[MeantLine] = ()
+
+    def is_said(self, manifest: bytes, digest: bytes) -> bool:
+        """Whether that is so, of a manifest with this digest."""
+        for line in self.lines if self.said is not None else ():
+            if manifest.count(line.after) != 1 or not line.is_as_meant:
+                return False
+            manifest = manifest.replace(line.after, line.before)
+        return (self.digest(manifest) if self.lines else digest) == self.said
 
     def digest(self, manifest: bytes) -> bytes:
         """Of all but the numbers; of all of it, where they are not what was meant, or something comes before them."""
@@ -140,7 +163,7 @@ class Reviewer:
             passed is not None
             and passed.is_twin(document.envelope_bytes, document.envelope)
             and len(manifest) <= passed.manifest_size
-            and (said == meant.said or json.loads(manifest) == meant.members())
+            and (meant.is_said(manifest, said) or json.loads(manifest) == meant.members())
         ):
             _judge_claims(document, holder, now)
         else:

@@ -219,7 +219,7 @@ def test_a_database_with_all_services_in_one_scope_goes_over(database: Database)
     sections = {"services.12": b'{"web":{"organization_id":"acme"}}'}
     old = Scope("service_assignment")
     content = ScopeContent(old, Audience(("egress_service",), ("acme",)), sections)
-    made = draft(issue, present, NodeContents(subject, {old: True}, lambda _: content), shared)
+    made = draft(issue, present, NodeContents(subject, (old,), frozenset([old]), lambda _: content), shared)
     assert heads.publish(database, [made.publication], actor="coordinator", now=press.now) == {}
     assert set(press.listing()) == {"service_assignment", "trust_bundle"}
     press.apply(OTHER_ROUTE)
