@@ -152,6 +152,8 @@ def verdict_on(candidates: Mapping[str, Mapping[str, Any]], row: ChangeNode) -> 
     """Of all that its head lists of this change, by what was said of exactly that content. What is withdrawn is listed
     nowhere, and there is nothing to be said of it.
     """
+    if not candidates:  # as of most nodes of a change, most of the time
+        return Verdict.ACCEPTED
     mine = {scope: entry for scope, entry in candidates.items() if scope in row.scopes}
     said = [
         Verdict(vote.verdict)

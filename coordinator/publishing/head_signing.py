@@ -6,7 +6,6 @@ sign_head(...)     the head, and the digest of what it says (review.py)
 import secrets
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import NamedTuple
 
@@ -22,6 +21,7 @@ from coordinator.replicas.generations import next_generation
 from snapshot import canonical
 from snapshot.verifier_state import VerifierState
 
+NO_ENTRIES: Mapping[str, HeadEntry] = {}
 NO_MARKS: Mapping[str, ChangeMark] = {}
 MOST_REPLACED = 16  # lines of a listing, each of which is looked for in all of its text
 MOST_TEXTS = 1_024
@@ -50,8 +50,7 @@ class AmendedLine(NamedTuple):
     after: HeadLine
 
 
-@dataclass(frozen=True)
-class Announced:
+class Announced(NamedTuple):
     """What a head lists and what is coming, by scope, and by which change either came. `texts`: both as they are kept,
     in canonical JSON without the marks. `said`: the digest of what the head before it says, where this one says the
     same but for `lines`.
@@ -59,9 +58,9 @@ class Announced:
 
     listing: Mapping[str, HeadEntry]
     texts: tuple[str, str]
-    candidates: Mapping[str, HeadEntry] = field(default_factory=dict)
-    marks: Mapping[str, ChangeMark] = field(default_factory=dict)
-    candidate_marks: Mapping[str, ChangeMark] = field(default_factory=dict)
+    candidates: Mapping[str, HeadEntry] = NO_ENTRIES
+    marks: Mapping[str, ChangeMark] = NO_MARKS
+    candidate_marks: Mapping[str, ChangeMark] = NO_MARKS
     said: bytes | None = None
     lines: Sequence[AmendedLine] = ()
 

@@ -41,6 +41,7 @@ Rejected:
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
+from typing import NamedTuple
 
 from coordinator.changes.records import ChangeNode
 from coordinator.database.documents import (
@@ -60,6 +61,7 @@ from coordinator.keys.signer import Base
 from coordinator.publishing.gates import ChangeMark
 from coordinator.publishing.head_signing import (
     MOST_REPLACED,
+    NO_MARKS,
     AmendedLine,
     Announced,
     HeadLine,
@@ -102,8 +104,7 @@ class Offered:
     compile_: Compile
 
 
-@dataclass(frozen=True)
-class NodeContents:
+class NodeContents(NamedTuple):
     """What a node is to be told. `subject` is None for a revoked member: it is told of its revocation, and holds
     nothing any more (rules K22).
 
@@ -116,13 +117,12 @@ class NodeContents:
     scopes: tuple[Scope, ...]
     changed: frozenset[Scope]
     compile_: Compile
-    marks: Mapping[str, ChangeMark] = field(default_factory=dict)
+    marks: Mapping[str, ChangeMark] = NO_MARKS
     offers: tuple[Offered, ...] = ()
     rows: tuple[ChangeNode, ...] = ()
 
 
-@dataclass(frozen=True)
-class Draft:
+class Draft(NamedTuple):
     """`failed`: by scope, what kept its new version from being published. `known`, `new`: what is out for the node once
     this is published, and what it lists anew, so that they need not be read again.
     """
@@ -208,7 +208,7 @@ def _renew_as_is(
         same_as=situation.head_id,
         rows=told.rows,
     )
-    after = standing if said == standing.said else replace(standing, said=said)
+    after = standing if said == standing.said else standing._replace(said=said)
     known = KnownHead(
         head.envelope.snapshot_id, listing, {}, situation.last, situation.last_listed, situation.names, after
     )

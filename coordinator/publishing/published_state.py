@@ -11,7 +11,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from sqlalchemy import select, tuple_
 from sqlalchemy.engine import Row
@@ -187,8 +187,7 @@ class Refusing:
     running: PublishedDocument | None
 
 
-@dataclass(frozen=True)
-class Situation:
+class Situation(NamedTuple):
     """One node. `head`: (epoch, generation), (0, 0) without one; `head_id`: of its document. `last`: the greatest
     version of each scope, ever, and `last_listed` without those that were candidates and no more. `candidates`: what
     its head announces as coming. `refusing`: by scope, what it does not take. `features`: by which it is given what it
@@ -204,12 +203,12 @@ class Situation:
     last: Mapping[str, Pair]
     last_listed: Mapping[str, Pair]
     candidates: HeldDocuments
-    recoveries: Mapping[str, AllowedRecovery] = field(default_factory=dict)
-    refusing: Mapping[str, Refusing] = field(default_factory=dict)
+    recoveries: Mapping[str, AllowedRecovery]
+    refusing: Mapping[str, Refusing]
     features: frozenset[str] | None = None
     names: frozenset[str] = frozenset()
     listing_text: str = "{}"
-    standing: Standing | None = field(default=None, compare=False)
+    standing: Standing | None = None
 
 
 def read_issue(

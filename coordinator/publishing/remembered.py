@@ -20,7 +20,7 @@ from collections import OrderedDict
 from collections.abc import Hashable, Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import Generic, TypeVar
+from typing import Generic, NamedTuple, TypeVar
 
 from coordinator.database.documents import HeadEntry
 from coordinator.declared.model import Subject
@@ -38,8 +38,7 @@ Key = TypeVar("Key", bound=Hashable)
 Value = TypeVar("Value")
 
 
-@dataclass(frozen=True)
-class Standing:
+class Standing(NamedTuple):
     """`scopes`: what the node may hold. `signers`: of all that is listed, perhaps of more. `due_at`: before the first
     of that is to be renewed. `said`: the digest of what the head says, as it has passed the review (review.py).
     """
@@ -71,8 +70,7 @@ def one_of_equal(signers: frozenset[Signers]) -> frozenset[Signers]:
     return signers
 
 
-@dataclass(frozen=True)
-class KnownHead:
+class KnownHead(NamedTuple):
     """`last`: the greatest version of each scope, ever; `last_listed`: without what was a candidate and no more.
     `names`: the ids of all documents that it lists and announces. `standing`: of one that was made here, and whose next
     one may say the same.

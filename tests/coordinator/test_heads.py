@@ -88,6 +88,23 @@ def test_a_head_that_lists_what_the_one_before_it_did(cluster: Database) -> None
     assert documents.head(cluster, "node-a") == third.head
 
 
+def test_a_head_that_lists_what_the_one_before_it_did_but_for_some(cluster: Database) -> None:
+    """rules K20, S85, S86: the others stay on record as they were, and what is new is judged like any other."""
+    routes, qos, other = (document(scope, 1, b"1") for scope in ("route_policy", "qos_policy", "node_runtime"))
+    first = publication(basis(cluster), routes, qos, other)
+    publish(cluster, first)
+    newer = document("qos_policy", 2, b"2")
+    second = publication(basis(cluster), newer, listing={**first.listing, newer.scope: entry(newer)})
+    second = replace(second, same_as=first.head.snapshot_id, but=(newer.scope,))
+    assert publish(cluster, second) == {}
+    with cluster.read() as transaction:
+        assert documents.listing(transaction, "node-a") == second.listing
+        assert heads.last_versions(transaction, ["node-a"])["node-a"]["qos_policy"].listed == (1, 2)
+    back = publication(basis(cluster), listing=dict(first.listing))
+    refusal = not_published(cluster, replace(back, same_as=second.head.snapshot_id, but=(newer.scope,)))
+    assert "below" in refusal.detail
+
+
 def test_the_same_generation_twice(cluster: Database) -> None:
     """rules S85: a head issued again is a new generation."""
     old = basis(cluster)

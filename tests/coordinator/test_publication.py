@@ -8,6 +8,7 @@ from sqlalchemy import delete, select
 
 from coordinator.base.refusal import Code, Refused
 from coordinator.base.settings import CLOCK_SKEW_S
+from coordinator.changes.states import ChangeState, Step
 from coordinator.configs import compiled_contents
 from coordinator.database import catalog, documents, schema, uploads
 from coordinator.database.database import Database
@@ -536,3 +537,31 @@ def test_two_coordinators_never_publish_two_contents_under_one_version(press: Pr
     assert press.listing()["route_policy"] == first.listing["route_policy"]
     (again,) = other.prepare("node-a").drafts
     assert again.publication.documents == ()
+
+
+def test_a_head_that_is_written_from_the_one_before_it_is_what_it_would_be_without(press: Press) -> None:
+    """rules S69, S85: what is left is listed as it was, what changed as it is now, with the marks of the changes."""
+    press.publish()
+    reader = press.reader().follow()
+    for number in range(2, 5):
+        before, text = press.listing(), kept_text(press)
+        change = press.change(OTHER_ROUTE.replace("back.example", f"back{number}.example")).record.change_id
+        press.move(change, Step.RELEASED)
+        (draft,) = [one for one in press.prepare().drafts if one.publication.node_id == "node-a"]
+        assert draft.publication.same_as is not None
+        assert draft.publication.but == ("route_policy",)
+        press.publish()
+        listing = press.listing()
+        assert {scope for scope, entry in listing.items() if before.get(scope) != entry} == {"route_policy"}
+        assert kept_text(press) == documents.listing_text(listing) != text
+        told = press.head().scopes
+        assert {scope for scope, entry in told.items() if entry.change} == {"route_policy"}
+        assert told["route_policy"].change == f"c-{change}"
+        reader.follow()
+        press.become(change, ChangeState.DONE)
+
+
+def kept_text(press: Press) -> str:
+    with press.database.read() as transaction:
+        row = transaction.row(select(schema.heads.c.listing).where(schema.heads.c.node_id == "node-a"))
+    return row.listing

@@ -6,7 +6,7 @@ import pytest
 
 from coordinator.keys import signer
 from coordinator.keys.signer import SignedDocument
-from coordinator.publishing.review import MeantHead, Reviewer, review
+from coordinator.publishing.review import MeantHead, MeantLine, Reviewer, review
 from coordinator.publishing.signing_context import Unpublishable
 from snapshot import canonical
 from snapshot.identifiers import HEAD
@@ -329,4 +329,50 @@ def test_a_head_of_other_numbers_than_were_meant_does_not_pass_as_the_one_before
     asked: list[bool] = []
     meant = replace(meant, said=said, numbers=(3, 9), members=lambda: asked.append(True) or {})
     assert reviewer.review_head(made, node.holder, NOW, meant) != said
+    assert asked
+
+
+def amended(cluster: Cluster, said: bytes, **other: object) -> tuple:
+    """A second head that lists another version than `head_of`'s first, meant as an amendment of that; `other`: members
+    of its line that are not what is said to be new.
+    """
+    lines = []
+    for version in (3, 4):
+        entry = {"authority_epoch": 1, "config_version": version, "content_hash": "sha256:" + "a" * 64}
+        lines.append({"route_policy": entry | {"snapshot_id": "a-1"}})
+    before, after = (canonical.dumps(line)[1:-1] for line in lines)
+    made, meant = head_of(cluster, 2, config_version=4, **other)
+    return made, replace(meant, said=said, lines=[MeantLine(before, after, lines[1])])
+
+
+def test_a_head_that_amends_the_one_before_it_is_known_by_the_digest_of_that(cluster: Cluster) -> None:
+    """rules S69: what is left is as it has passed, what is new says what was meant, and each signature is verified."""
+    node, reviewer = cluster.node("core_mesh"), Reviewer()
+    first, as_meant = head_of(cluster, 1)
+    said = reviewer.review_head(first, node.holder, NOW, as_meant)
+    node.take(first)
+    made, meant = amended(cluster, said)
+    meant = replace(meant, members=lambda: pytest.fail("it was asked what the head says"))
+    assert reviewer.review_head(made, node.holder, NOW, meant) == meant.digest(made.manifest_bytes) != said
+    altered = tuple((key_id, signature[:-1] + bytes([signature[-1] ^ 1])) for key_id, signature in made.signatures)
+    with pytest.raises(Unpublishable, match="bad_signature"):
+        reviewer.review_head(replace(made, signatures=altered), node.holder, NOW, meant)
+
+
+@pytest.mark.parametrize("case", ["another line", "not what was meant", "another before", "nothing before"])
+def test_an_amendment_of_something_else_is_read(cluster: Cluster, case: str) -> None:
+    node, reviewer = cluster.node("core_mesh"), Reviewer()
+    first, as_meant = head_of(cluster, 1)
+    said = reviewer.review_head(first, node.holder, NOW, as_meant)
+    made, meant = amended(cluster, said, **({"snapshot_id": "a-2"} if case == "another line" else {}))
+    (line,) = meant.lines
+    if case == "not what was meant":
+        meant = replace(meant, lines=[line._replace(members={"route_policy": {}})])
+    elif case == "another before":
+        meant = replace(meant, lines=[line._replace(before=line.before.replace(b"a-1", b"a-3"))])
+    elif case == "nothing before":
+        meant = replace(meant, said=None)
+    asked: list[bool] = []
+    meant = replace(meant, members=lambda: asked.append(True) or {})
+    reviewer.review_head(made, node.holder, NOW, meant)
     assert asked
