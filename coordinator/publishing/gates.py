@@ -106,7 +106,7 @@ class Gates:
             return NodeGate(self.declared)
         rows = self._rows.get(node_id, ())
         if all(row.step is Step.RELEASED for row in rows) and self._standing.keys() <= self._find_changes(rows):
-            return self._gate_of_all_given(rows)
+            return self._gate_of_ring(rows)
         held = frozenset(row.change_id for row in rows if row.step is not Step.RELEASED)
         new = tuple(self._rows_of_newcomer(node_id, self._find_changes(rows), held, listed))
         undone = self._with_followers(held | {row.change_id for row in new})
@@ -118,7 +118,7 @@ class Gates:
             new,
         )
 
-    def _gate_of_all_given(self, rows: Sequence[ChangeNode]) -> NodeGate:
+    def _gate_of_ring(self, rows: Sequence[ChangeNode]) -> NodeGate:
         """Of a node that was given all changes that there are: the same for a whole ring."""
         alike = tuple([(row.change_id, row.group, row.scopes) for row in rows])
         if alike not in self._given:
@@ -126,7 +126,7 @@ class Gates:
         return self._given[alike]
 
     @cached_property
-    def _joined(self) -> Mapping[str, float]:
+    def _join_times(self) -> Mapping[str, float]:
         """Of the nodes of the batch: asked where one of them has no row of a change."""
         return catalog.joined_at(self.transaction, self._node_ids)
 
@@ -167,7 +167,7 @@ class Gates:
         scopes = set(views.scopes(model, model.subjects[node_id]))
         first = {scope for scope in scopes if scope.name not in listed}
         for change_id in sorted(self._standing.keys() - known, reverse=True):
-            is_older = self._joined[node_id] < self._standing[change_id].at
+            is_older = self._join_times[node_id] < self._standing[change_id].at
             with_it, without = self._with_followers(held), self._with_followers(held | {change_id})
             differing = self._differing(without, with_it).get(node_id, frozenset())
             touched = differing & (first if is_older else scopes)

@@ -185,7 +185,7 @@ class Press:
             node_ids = [row.node_id for row in transaction.rows(select(table.c.node_id))]
             remembered = published_state.read_situations(transaction, node_ids, known)
             read = published_state.read_situations(transaction, node_ids)
-        assert {node_id: one._replace(standing=None) for node_id, one in remembered.items()} == read
+            assert {node_id: one._replace(standing=None) for node_id, one in remembered.items()} == read
 
     def head(self, node_id: str = "node-a") -> Head:
         """As its node reads it."""
