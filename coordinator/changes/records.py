@@ -30,6 +30,7 @@ from typing import Any
 from sqlalchemy import ColumnElement, bindparam, delete, func, insert, literal, select, update
 from sqlalchemy.engine import Row
 
+from coordinator.base.byte_order import ByteOrder
 from coordinator.base.refusal import Code, Refused, bound_text
 from coordinator.changes.groups import ChangeGroup, parse_group
 from coordinator.changes.states import FAILED, SETTLED, ChangeState, GroupPhase, Step
@@ -530,4 +531,5 @@ def _lock(transaction: Transaction, chosen: ColumnElement[bool]) -> None:
     if transaction.connection.dialect.name != "sqlite":
         table = schema.change_nodes
         key = (table.c.node_id, table.c.change_id)
-        transaction.rows(select(*key).where(chosen).order_by(*key).with_for_update())
+        in_order = (ByteOrder(table.c.node_id), table.c.change_id)
+        transaction.rows(select(*key).where(chosen).order_by(*in_order).with_for_update())

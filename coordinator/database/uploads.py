@@ -17,6 +17,7 @@ from collections.abc import Collection
 
 from sqlalchemy import select, update
 
+from coordinator.base.byte_order import ByteOrder
 from coordinator.base.refusal import Code, Refused
 from coordinator.database import object_store, schema
 from coordinator.database.database import Database, Transaction
@@ -43,7 +44,7 @@ def lock(transaction: Transaction, keys: Collection[str]) -> None:
     """
     if transaction.connection.dialect.name != "sqlite":
         key = schema.uploads.c.object_key
-        transaction.rows(select(key).where(key.in_(keys)).order_by(key).with_for_update())
+        transaction.rows(select(key).where(key.in_(keys)).order_by(ByteOrder(key)).with_for_update())
 
 
 def existing_parts(transaction: Transaction, hashes: Collection[str]) -> set[str]:

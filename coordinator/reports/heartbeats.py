@@ -16,6 +16,7 @@ from functools import lru_cache
 
 from sqlalchemy import bindparam, delete, func, select, update
 
+from coordinator.base.byte_order import ByteOrder
 from coordinator.changes import records, votes
 from coordinator.changes.votes import RefusedVersion, SaidOfChanges, TakenBack, VoteCount
 from coordinator.database import cluster_state, journals, schema
@@ -197,7 +198,7 @@ def _records(transaction: Transaction, node_ids: Sequence[str]) -> dict[str, tup
     columns = select(
         status.c.node_id, status.c.incarnation, status.c.recorded, status.c.acknowledged_event, status.c.features
     )
-    locked = columns.where(is_in(status.c.node_id, node_ids)).order_by(status.c.node_id).with_for_update()
+    locked = columns.where(is_in(status.c.node_id, node_ids)).order_by(ByteOrder(status.c.node_id)).with_for_update()
     kept = {
         row.node_id: NodeRecord(
             row.incarnation, _marks(row.recorded), row.acknowledged_event, features.parse(row.features)

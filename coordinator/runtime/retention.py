@@ -14,6 +14,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 
 from sqlalchemy import delete, func, select
 
+from coordinator.base.byte_order import ByteOrder
 from coordinator.base.settings import CLOCK_SKEW_S, DAY, CoordinatorSettings
 from coordinator.changes import undoing
 from coordinator.database import catalog, documents, history, history_check, journals, schema, uploads
@@ -85,7 +86,7 @@ def _events(database: Database, now: float, limit: float) -> int:
         most = journals.share(transaction)
         old = transaction.rows(select(table.c.node_id).where(table.c.received_at < limit).distinct())
         many = transaction.rows(select(table.c.node_id).group_by(table.c.node_id).having(func.count() > most))
-    gone, own = 0, select(status.c.node_id).order_by(status.c.node_id).with_for_update()
+    gone, own = 0, select(status.c.node_id).order_by(ByteOrder(status.c.node_id)).with_for_update()
     for chunk in documents.chunks(sorted({row.node_id for row in (*old, *many)})):
         with database.record(now=now) as transaction:
             transaction.rows(own.where(status.c.node_id.in_(chunk)))

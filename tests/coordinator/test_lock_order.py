@@ -1,12 +1,12 @@
 """Whoever writes rows of several nodes takes them in one order, so that two never wait for each other."""
 
 import hashlib
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterator
 from copy import copy
 from dataclasses import replace
 
 import pytest
-from sqlalchemy import select, update
+from sqlalchemy import select, text, update
 
 from coordinator.base.settings import CoordinatorSettings
 from coordinator.changes import records, votes
@@ -198,3 +198,45 @@ def test_the_same_parts_of_files(server: Database, first: str, other: str) -> No
         until_waiting(server, 2)
     one.end()
     another.end()
+
+
+# ---- whatever order the database has
+
+
+BY_WORDS = "en-US-x-icu"  # as of a server whose locale is a language's: "a_1" comes before "a-1"
+OTHERWISE = ("a-1", "a_1", "a_5")
+
+
+@pytest.fixture
+def by_words(server: Database) -> Iterator[Database]:
+    def have(collation: str) -> None:
+        with server.engine.begin() as connection:
+            for table in ("node_status", "change_nodes"):
+                connection.execute(text(f'ALTER TABLE {table} ALTER node_id TYPE VARCHAR COLLATE "{collation}"'))
+
+    have(BY_WORDS)
+    yield server
+    have("default")
+
+
+def test_reports_and_who_is_forgotten_where_ids_are_ordered_by_words(by_words: Database) -> None:
+    """The reports have come as far as a_5, which somebody else writes."""
+    found(by_words)
+    for node_id in OTHERWISE:
+        admit(by_words, node_id)
+        heartbeats.record(by_words, [heartbeat(node_id)], now=NOW)
+
+    def forget() -> None:
+        with by_words.record(now=NOW) as transaction:
+            heartbeats.forget(transaction, OTHERWISE[:2])
+
+    said = [heartbeat(node_id) for node_id in OTHERWISE]
+    mine = schema.node_status.c.node_id == OTHERWISE[2]
+    with by_words.record() as transaction:
+        transaction.run(update(schema.node_status).where(mine).values(mode="x"))
+        reports = Session(by_words, lambda: heartbeats.record(by_words, said, now=NOW)).start()
+        until_waiting(by_words)
+        forgetting = Session(by_words, forget).start()
+        until_waiting(by_words, 2)
+    reports.end()
+    forgetting.end()
