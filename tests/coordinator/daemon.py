@@ -207,8 +207,10 @@ class Follower:
     async def sync(self, wait: int = 0, now: float | None = None) -> bool:
         """Follow the next head, if there is one; every scope that it lists is then held."""
         epoch = self.holder.marks["head"].authority_epoch if self.generation else 0
+        until = trio.current_time() + wait
         answer = await self.node.head(self.generation, epoch, wait)
         if answer.status == 204:
+            await self._rest((epoch, self.generation), until)
             return False
         self.fetched = []
         head = self.take(answer.body, "head", now).head
@@ -216,6 +218,13 @@ class Follower:
         for scope in sorted(head.scopes, key=lambda name: (name not in first, name)):
             await self._follow(scope, head.scopes[scope], now)
         return True
+
+    async def _rest(self, held: tuple[int, int], until: float) -> None:
+        """Who holds more than is on record is answered at once, and would ask a hundred times a second for what comes."""
+        board, node_id = self.node.at.daemon.coordinator.board, self.node.node_id
+        news = board.latest(node_id)
+        if trio.current_time() < until and (news is None or news.pair <= held):
+            await board.wait(node_id, until)
 
     async def _follow(self, scope: str, listed: ScopeVersion, now: float | None) -> None:
         held = self.holder.marks.get(scope)
