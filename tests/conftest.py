@@ -18,6 +18,11 @@ from tests.bytecode import compiled_once
 from tests.examples import examples
 from tests.memory import memory_folder
 
+SELDOM = 1_000
+"""So many looks through what is young before one through all that a worker has made: it frees next to nothing, and is two
+in a hundred of its time where it comes after ten. Circles of what a test leaves behind are found while they are young.
+"""
+
 # For properties that name no number of their own.
 settings.register_profile("holdfast", examples(100))
 settings.load_profile("holdfast")
@@ -36,6 +41,7 @@ def pytest_collection(session):
     with compiled_once(run) if (run := workers_run(session.config)) else nullcontext():
         yield
     gc.freeze()
+    gc.set_threshold(*gc.get_threshold()[:2], SELDOM)
     gc_tuning.gc = SimpleNamespace(freeze=lambda: None, unfreeze=lambda: None)
     gc.enable()
 
