@@ -19,8 +19,9 @@ from tests.examples import examples
 from tests.memory import memory_folder
 
 SELDOM = 1_000
-"""So many looks through what is young before one through all that a worker has made: it frees next to nothing, and is two
-in a hundred of its time where it comes after ten. Circles of what a test leaves behind are found while they are young.
+"""So many looks through what is young before one through all that a worker has made: it frees next to nothing, and is
+two in a hundred of its time where it comes after ten. Circles of what a test leaves behind are found while they are
+young.
 """
 
 # For properties that name no number of their own.

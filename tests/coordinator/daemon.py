@@ -220,7 +220,7 @@ class Follower:
         return True
 
     async def _rest(self, held: tuple[int, int], until: float) -> None:
-        """Who holds more than is on record is answered at once: it would ask without end until there is another head."""
+        """Who holds more than is on record is answered at once: it would ask and ask until there is another head."""
         board, node_id = self.node.at.daemon.coordinator.board, self.node.node_id
         news = board.latest(node_id)
         if trio.current_time() < until and (news is None or news.pair <= held):
