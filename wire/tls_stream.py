@@ -47,7 +47,7 @@ class TlsStream(trio.abc.Stream):
         self._is_sending = False
         self._untold: trio.BrokenResourceError | None = None  # met behind what was handed out
         self._untaken: bytes | None = None  # read by somebody who was cancelled then
-        self._unsent = memoryview(b"")  # of a record
+        self._unsent: bytes | memoryview = b""  # of a record
         self._answered: trio.Event | None = None  # awaited by who sends beside an answer
         self._sent = 0
         self._reads = 0
@@ -236,24 +236,29 @@ class TlsStream(trio.abc.Stream):
         try:
             while self._unsent or self._outgoing.pending:
                 if not self._unsent:
-                    self._unsent = memoryview(self._outgoing.read())
+                    self._unsent = self._outgoing.read()
                     self._sent += len(self._unsent)
-                await self._send()
+                if not self._send():
+                    await trio.lowlevel.wait_writable(self._descriptor())
+                    self._sent = 0
         finally:
             self._is_sending = False
             if self._answered is not None:
                 self._answered.set()
                 self._answered = None
 
-    async def _send(self) -> None:
-        while self._unsent:
-            try:
-                self._unsent = self._unsent[os.write(self._descriptor(), self._unsent) :]
-            except BlockingIOError:
-                await trio.lowlevel.wait_writable(self._descriptor())
-                self._sent = 0
-            except OSError as error:
-                raise trio.BrokenResourceError from error
+    def _send(self) -> bool:
+        """Whether the kernel has taken something. What it has is not held on to, by a view neither: that was the last
+        answer of each connection, in memory for as long as its next request waits.
+        """
+        try:
+            taken = os.write(self._descriptor(), self._unsent)
+        except BlockingIOError:
+            return False
+        except OSError as error:
+            raise trio.BrokenResourceError from error
+        self._unsent = memoryview(self._unsent)[taken:] if taken < len(self._unsent) else b""
+        return True
 
     def _descriptor(self) -> int:
         """Asked for each time: its number may be another's once the socket is closed."""

@@ -2,6 +2,7 @@
 
 import os
 import ssl
+import tracemalloc
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -210,6 +211,21 @@ class Others:
         while True:
             self.turns += 1
             await trio.lowlevel.checkpoint()
+
+
+async def test_an_answer_that_is_out_takes_no_memory(tmp_path: Path) -> None:
+    """A fleet's connections hold their next requests for minutes: the last answer of each is not to stay with them."""
+    async with pair(tmp_path) as (server, client):
+        size = 12_000
+        tracemalloc.start()
+        try:
+            await server.send_all(bytes(size))
+            kept = [trace.size for trace in tracemalloc.take_snapshot().traces if trace.size >= size]
+        finally:
+            tracemalloc.stop()
+        assert kept == []
+        assert await received(client.receive_some, size) == bytes(size)
+
 
 
 async def test_a_long_answer_that_is_taken_at_once_gives_others_their_turn(tmp_path: Path) -> None:
