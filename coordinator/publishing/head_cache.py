@@ -17,7 +17,7 @@ def latest_head(database: Database, node_id: str) -> News | None:
             return None
         head = documents.head_in(transaction, node_id)
         listed, coming = documents.listing(transaction, node_id), documents.candidates(transaction, [node_id])
-    return news_of(head, published.refresh_after, [*listed.values(), *coming.get(node_id, {}).values()])
+    return news_of(head, published.refresh_after, documents.names_in(listed, coming.get(node_id, {})))
 
 
 def pairs(database: Database) -> dict[str, Pair]:

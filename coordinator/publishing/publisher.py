@@ -35,7 +35,7 @@ Rejected:
   asked.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 
@@ -49,7 +49,7 @@ from coordinator.base.settings import CoordinatorSettings
 from coordinator.base.threads import in_compiler, in_database
 from coordinator.database.database import Database
 from coordinator.database.database_fault import line_of
-from coordinator.database.documents import Document, HeadEntry, container_of
+from coordinator.database.documents import Document, container_of
 from coordinator.keys.signing_key import SigningKey
 from coordinator.publishing import backlog, heads, locked_batch
 from coordinator.publishing.backlog import Backlog, Batch
@@ -344,15 +344,15 @@ class Publisher:
 
 
 def _news_of_draft(draft: Draft) -> News:
-    publication = draft.publication
-    listed = (*publication.listing.values(), *publication.candidates.values())
-    new = tuple(document.entry.snapshot_id for document in draft.new)
-    return news_of(publication.head, publication.refresh_after, listed, follows=publication.based_on.published, new=new)
+    publication, names = draft.publication, draft.known.names
+    new = tuple([document.entry.snapshot_id for document in draft.new])
+    follows = publication.based_on.published
+    return news_of(publication.head, publication.refresh_after, names, follows=follows, new=new)
 
 
 def news_of(
-    head: Document, refresh_after: int, listed: Iterable[HeadEntry], *, follows: int = 0, new: tuple[str, ...] = ()
+    head: Document, refresh_after: int, names: frozenset[str], *, follows: int = 0, new: tuple[str, ...] = ()
 ) -> News:
-    """`listed`: what it lists, and what it announces as coming."""
-    names, pair = frozenset([entry.snapshot_id for entry in listed]), (head.authority_epoch, head.config_version)
+    """`names`: the ids of what it lists, and of what it announces as coming."""
+    pair = (head.authority_epoch, head.config_version)
     return News(pair, container_of(head), refresh_after, names, follows=follows, new=new)
