@@ -227,7 +227,6 @@ async def test_an_answer_that_is_out_takes_no_memory(tmp_path: Path) -> None:
         assert await received(client.receive_some, size) == bytes(size)
 
 
-
 async def test_a_long_answer_that_is_taken_at_once_gives_others_their_turn(tmp_path: Path) -> None:
     """rules P10: nothing keeps the loop for itself."""
     others = Others()
