@@ -12,7 +12,9 @@ later is what was judged. A head's becomes so with the slot of what it lists, or
 `listed` hold a good document against what was asked for: a valid snapshot of another version is `not_listed`, and
 blames who sent it.
 
-What is small is judged in the visit of a thread that takes its last byte: to turn to another costs as much again.
+What is small is judged in the visit of a thread that takes its last byte: to turn to another costs as much again. Of a
+larger snapshot that fits into a transaction the slot is written and synced while it is judged from memory: a disk takes
+milliseconds for that. An increment is not, since it keeps the results of its patches in the slot as it is judged.
 
 Example. A mirror sends `route_policy` 8 with one byte of a section turned. Step 6 finds `content_mismatch`: the slot
 is dropped, a rejection with step, reason and source is recorded and reported, and the caller asks the next source. The
@@ -29,6 +31,8 @@ Rejected:
 
 from collections.abc import AsyncIterable, Callable
 from dataclasses import dataclass, field
+
+import trio
 
 from agent.services.service_limits import ServiceLimits
 from agent.state.candidate_request import CandidateRefusal, CandidateRequest
@@ -48,7 +52,7 @@ from snapshot.verifier_state import VerifierState
 from snapshot.verify import AlreadyApplied, NotYetValid, Verified, verify
 from snapshot.verify import Verdict as VerifierVerdict
 from store.base.errors import StoreError, StoreFault
-from store.base.pending import Pending
+from store.base.pending import Pending, PendingParts
 from store.base.records import Rejection
 from wire.logs import log
 
@@ -108,12 +112,16 @@ class Admission:
         room = asked.candidate.room if asked.candidate is not None else None
         arrival = Arrival(self.node.store, holder, asked.kind, self.node.now(), asked.is_wanted, room)
 
-        def judge_small(slot: Pending) -> tuple[float, _Outcome] | None:
-            now = self.node.now()
-            return (now, self._try_to_verify(slot, holder, asked, now)) if arrival.size <= SMALL_BYTES else None
+        def go_on(slot: Pending) -> tuple[float, _Outcome] | PendingParts:
+            """The verdict on a small one; of another one what is to be judged while its slot is written."""
+            is_small = arrival.size <= SMALL_BYTES
+            if asked.kind != HEAD and (is_small or self._has_limits(asked, slot.scope)):
+                slot.flush()
+            parts, now = slot.parts(), self.node.now()
+            return (now, self._try_to_verify(slot, parts, holder, asked, now)) if is_small else parts
 
         try:
-            slot, judged = await download(self.node.threads, arrival, chunks, judge_small)
+            slot, judged = await download(self.node.threads, arrival, chunks, go_on)
         except Rejected as verdict:
             await self.record(asked, arrival.envelope, verdict.step, verdict.reason, verdict.detail)
             raise
@@ -123,16 +131,41 @@ class Admission:
         except OwnRefusalError as error:
             await self.record(asked, error.envelope, error.step, error.reason, error.detail)
             raise
-        if judged is not None:
-            return await self._settle(slot, asked, arrival.envelope, *judged)
-        return await self.judge(slot, asked, holder, arrival.envelope)
+        now, outcome = judged if isinstance(judged, tuple) else await self._judge_and_write(slot, judged, holder, asked)
+        return await self._settle(slot, asked, arrival.envelope, now, outcome)
+
+    async def _judge_and_write(
+        self, slot: Pending, parts: PendingParts, holder: VerifierState, asked: AskedDocument
+    ) -> tuple[float, _Outcome]:
+        """Side by side, unless it is written already. StoreError, whatever the verdict: then nothing of it is kept."""
+        now, refused = self.node.now(), list[StoreError]()
+
+        async def judge() -> _Outcome:
+            return await self.node.threads.verify(self._try_to_verify, slot, parts, holder, asked, now)
+
+        if asked.kind == HEAD or not slot.is_waiting_for_next:
+            return now, await judge()
+
+        async def write() -> None:
+            try:
+                await self.node.threads.write(slot.flush)
+            except StoreError as error:
+                refused.append(error)
+
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(write)
+            outcome = await judge()
+        if refused:
+            await self.node.threads.write(slot.drop)
+            raise refused[0]
+        return now, outcome
 
     async def judge(
         self, slot: Pending, asked: AskedDocument, holder: VerifierState, envelope: Envelope | None = None
     ) -> Verdict:
         """One clock reading for the whole run."""
         now = self.node.now()
-        outcome = await self.node.threads.verify(self._try_to_verify, slot, holder, asked, now)
+        outcome = await self.node.threads.verify(self._try_to_verify, slot, None, holder, asked, now)
         return await self._settle(slot, asked, envelope, now, outcome)
 
     async def _settle(
@@ -167,18 +200,22 @@ class Admission:
         self.givers.note(snapshot_id, giver)
         return giver
 
-    def _try_to_verify(self, slot: Pending, holder: VerifierState, asked: AskedDocument, now: float) -> _Outcome:
+    def _try_to_verify(
+        self, slot: Pending, parts: PendingParts | None, holder: VerifierState, asked: AskedDocument, now: float
+    ) -> _Outcome:
         try:
-            return self._verify(slot, holder, asked, now)
+            return self._verify(slot, parts or slot.parts(), holder, asked, now)
         except (Rejected, OwnRefusalError) as refused:
             return refused
 
-    def _verify(self, slot: Pending, holder: VerifierState, asked: AskedDocument, now: float) -> VerifierVerdict:
+    def _verify(
+        self, slot: Pending, parts: PendingParts, holder: VerifierState, asked: AskedDocument, now: float
+    ) -> VerifierVerdict:
         """The verifier's verdict, and this node's own on what has passed it: Rejected, OwnRefusalError."""
         keep = slot.keep if asked.kind == INCREMENT else None  # the results of patches; all else lies in the slot
-        verdict = verify(slot.parts(), holder, kind=asked.kind, now=now, keep=keep)
+        verdict = verify(parts, holder, kind=asked.kind, now=now, keep=keep)
         if isinstance(verdict, Verified):
-            if asked.kind != HEAD:
+            if keep is not None:
                 slot.flush()  # so that whoever looks at the candidate finds its sections
             refuse_quarantined(verdict.envelope, verdict.content_hash, self.node.holdings)
             self._refuse_beyond_limits(verdict, asked)
@@ -187,17 +224,22 @@ class Admission:
     def _refuse_beyond_limits(self, verified: Verified, asked: AskedDocument) -> None:
         """What a service of this node can take; a renewal of what it has is nothing new to it."""
         node, scope = self.node, verified.scope
-        limits = ServiceLimits(node.settings.services)
         active = node.holdings.kept.active.get(scope)
         is_same = active is not None and active.content_hash == verified.content_hash
-        if verified.kind not in (SNAPSHOT, INCREMENT) or scope == TRUST_BUNDLE or is_same or not limits.concerns(scope):
+        if is_same or not self._has_limits(asked, scope):
             return
+        limits = ServiceLimits(node.settings.services)
         before = HeldSections(active.sections, active.read) if active is not None else None
         after = HeldSections(verified.state, lambda name: node.store.get(f"sha256:{verified.state[name].sha256}"))
         # A change that is taken back comes as old content under a new version.
         was_good = node.store.is_good(scope, verified.content_hash)
         is_allowed = was_good or self._is_allowed(verified.envelope, asked)
         limits.refuse(verified.envelope, before, after, is_allowed=is_allowed)
+
+    def _has_limits(self, asked: AskedDocument, scope: str) -> bool:
+        """Whether a service of this node has some, by which the sections of such a document are read from the store."""
+        is_content = asked.kind in (SNAPSHOT, INCREMENT) and scope != TRUST_BUNDLE
+        return is_content and ServiceLimits(self.node.settings.services).concerns(scope)
 
     def _is_allowed(self, envelope: Envelope, asked: AskedDocument) -> bool:
         """By an operator, as the head says of exactly this document."""

@@ -16,7 +16,7 @@ import trio
 from agent.base.threads import Threads
 from agent.state.own_bounds import refuse_too_far_ahead
 from snapshot.container import End, ManifestRead, Need, Opening, Reader, SectionRead
-from snapshot.envelope import Envelope
+from snapshot.envelope import SNAPSHOT, Envelope
 from snapshot.identifiers import HEAD
 from snapshot.limits import Limits
 from snapshot.verifier_state import VerifierState
@@ -78,7 +78,7 @@ class Arrival:
                 case SectionRead():
                     _require(self.slot).receive(event)
                 case End():
-                    _require(self.slot).seal(self._now, with_next=self._kind == HEAD)
+                    _require(self.slot).seal(self._now, with_next=self._kind in (HEAD, SNAPSHOT))
                     return
 
     def feed_last(self, data: bytes) -> Pending:

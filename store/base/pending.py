@@ -308,7 +308,7 @@ class Pending:
         if self._at_hand is None:
             self.flush()
         at_hand, self._at_hand = self._at_hand, None
-        return PendingParts(self._environment, self.slot, self.record, at_hand)
+        return PendingParts(self._environment, self.slot, self._with_what_was_unflushed(), at_hand)
 
     def wait(self, until: int) -> None:
         """Verified but for its `valid_from`: it stays, in place of what waited before (rules X26). StoreError
