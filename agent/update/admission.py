@@ -131,6 +131,10 @@ class Admission:
         except OwnRefusalError as error:
             await self.record(asked, error.envelope, error.step, error.reason, error.detail)
             raise
+        finally:
+            if arrival.has_finished_another:  # that failed at its commit since this one began
+                with trio.CancelScope(shield=True):
+                    await self.node.reload()
         now, outcome = judged if isinstance(judged, tuple) else await self._judge_and_write(slot, judged, holder, asked)
         return await self._settle(slot, asked, arrival.envelope, now, outcome)
 

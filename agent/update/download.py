@@ -55,6 +55,7 @@ class Arrival:
         self.envelope: Envelope | None = None
         self.slot: Pending | None = None
         self.size = 0  # of what has come
+        self.has_finished_another = False  # activation, as the store does before it receives: others are to learn of it
         self._store = store
         self._holder = holder
         self._kind = kind
@@ -103,6 +104,7 @@ class Arrival:
     def _begin(self, scope: str) -> Pending:
         if self._room is not None:
             return self._store.receive_candidate(scope, room=self._room, limits=self._holder.limits)
+        self.has_finished_another = self._store.is_unfinished
         return self._store.receive(scope, now=self._now, limits=self._holder.limits, kind=self._kind)
 
 
