@@ -4,6 +4,7 @@ import os
 import socket
 import threading
 from contextlib import contextmanager
+from itertools import takewhile
 
 import pytest
 
@@ -16,7 +17,7 @@ class Agent:
     """Answers each connection so many requests with a section `{}`, and ends it at the next: unseen, or unheard."""
 
     def __init__(self, path, answers, hears):
-        self.path, self.connections = path, 0
+        self.path, self.connections, self._threads = path, 0, []
         self._answers, self._hears = answers, hears
         self._listener = socket.socket(socket.AF_UNIX)
         self._listener.bind(str(path))
@@ -28,22 +29,33 @@ class Agent:
                 caller, _ = self._listener.accept()
                 if not caller.recv(1, socket.MSG_PEEK):
                     caller.close()
-                    return
+                    break
                 self.connections += 1
-                threading.Thread(target=self._serve, args=(caller,), daemon=True).start()
+                self._threads.append(threading.Thread(target=self._serve, args=(caller,)))
+                self._threads[-1].start()
+        for thread in self._threads:
+            thread.join()
 
     def _serve(self, caller):
-        with caller:
+        with caller, caller.makefile("rb") as said:
             for _ in range(self._answers):
-                if not caller.recv(65536):
+                if not read_request(said):
                     return
                 caller.sendall(ANSWER)
             if self._hears:
-                caller.recv(65536)
+                read_request(said)
 
     def end(self):
+        """No client is left."""
         with socket.socket(socket.AF_UNIX) as last:
             last.connect(str(self.path))
+
+
+def read_request(said):
+    """Head and body, which may come one after the other; nothing where the connection has ended."""
+    lines = list(takewhile(lambda line: line not in {b"", b"\r\n"}, said))
+    length = next((int(line.split(b":")[1]) for line in lines if line.lower().startswith(b"content-length:")), 0)
+    return b"".join(lines) + said.read(length)
 
 
 @contextmanager
