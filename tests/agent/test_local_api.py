@@ -326,12 +326,12 @@ async def test_an_event_stream_gives_each_change_and_can_be_resumed(api):
             text += await stream.receive_some(65536)
         assert b"content-type: text/event-stream" in text.lower()
         api.route(2, {**ROUTES, "settings": {"a": 2}})
-        while b"event: change" not in text:
+        while b"\n\n" not in text.partition(b"event: change")[2]:
             text += await stream.receive_some(65536)
         assert b'"route_policy":["settings"]' in text
     async with await trio.open_unix_socket(api.socket) as stream:
         await stream.send_all(head("/v1/watch", accept="text/event-stream", last_event_id=str(after)))
         text = b""
-        while b"event: change" not in text:
+        while b"\n\n" not in text.partition(b"event: change")[2]:
             text += await stream.receive_some(65536)
         assert b'"route_policy":["settings"]' in text

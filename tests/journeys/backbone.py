@@ -39,7 +39,11 @@ class Backbone:
         with suppress(OSError):  # it was ended
             while True:
                 here = self._kept(listener.accept()[0])
-                there = self._kept(socket.create_connection(("127.0.0.1", port)))
+                try:
+                    there = self._kept(socket.create_connection(("127.0.0.1", port)))
+                except OSError:  # who listens there is away for a moment
+                    here.close()
+                    continue
                 for pair in ((here, there), (there, here)):
                     threading.Thread(target=self._carry, args=pair, daemon=True).start()
 
