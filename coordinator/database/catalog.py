@@ -9,7 +9,7 @@ from sqlalchemy.engine import Row
 
 from coordinator.database import cluster_state, schema
 from coordinator.database.cluster_state import ClusterState
-from coordinator.database.database import Database, Transaction
+from coordinator.database.database import Database, Transaction, is_in
 from coordinator.database.member import Member
 from coordinator.declared import kinds
 from coordinator.declared.change_impact import Touched, affected_scopes
@@ -54,7 +54,7 @@ def members(transaction: Transaction, node_ids: Iterable[str]) -> dict[str, tupl
 def joined_at(transaction: Transaction, node_ids: Sequence[str]) -> dict[str, float]:
     """When each of these has become a member."""
     table = schema.nodes
-    chosen = select(table.c.node_id, table.c.first_seen).where(table.c.node_id.in_(node_ids))
+    chosen = select(table.c.node_id, table.c.first_seen).where(is_in(table.c.node_id, node_ids))
     return {row.node_id: row.first_seen for row in transaction.rows(chosen)}
 
 

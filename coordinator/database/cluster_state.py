@@ -8,7 +8,7 @@ from sqlalchemy import BindParameter, bindparam, insert, select, update
 
 from coordinator.base.refusal import Code, Refused
 from coordinator.database import schema
-from coordinator.database.database import MOVED_FROM, Database, Transaction
+from coordinator.database.database import MOVED_FROM, Database, Transaction, is_named
 from coordinator.database.running_digests import UNDIGESTED
 from coordinator.declared.references import DEFAULT_SITE
 from coordinator.keys.tokens import key_id_of
@@ -38,11 +38,11 @@ _SOME_IDS: BindParameter[str] = bindparam("ids", expanding=True)
 _RAISE_REVISION = update(schema.cluster).values(revision=schema.cluster.c.revision + 1, state_id=bindparam("name"))
 _RAISE_SOME = (
     update(schema.nodes)
-    .where(schema.nodes.c.node_id.in_(_SOME_IDS))
+    .where(is_named(schema.nodes.c.node_id))
     .values(generation=schema.nodes.c.generation + 1)
     .execution_options(**UNDIGESTED)
 )
-_SITES_OF = select(schema.nodes.c.site_id).where(schema.nodes.c.node_id.in_(_SOME_IDS)).distinct()
+_SITES_OF = select(schema.nodes.c.site_id).where(is_named(schema.nodes.c.node_id)).distinct()
 _RAISE_SITES = (
     update(schema.sites).where(schema.sites.c.site_id.in_(_SOME_IDS)).values(generation=schema.sites.c.generation + 1)
 )
@@ -185,7 +185,7 @@ def raise_generations(
         return
     ids, touched = sorted(set(node_ids)), set(left)
     for start in range(0, len(ids), _CHUNK):
-        chunk = {"ids": ids[start : start + _CHUNK]}
+        chunk = {"named": ids[start : start + _CHUNK]}
         transaction.run(_RAISE_SOME, [chunk])
         touched |= {row.site_id for row in transaction.rows(_SITES_OF, chunk)}
     raise_sites(transaction, touched)
