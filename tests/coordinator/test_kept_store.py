@@ -44,7 +44,7 @@ def both(tmp_path: Path, postgresql_url: str) -> tuple[Founded, Founded]:
 
 @pytest.fixture
 def quickly(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name, value in (("storage_records.LEASE_S", 2.0), ("kept_store.KEEP_S", 0.5), ("kept_store.MOST_REST_S", 2.0)):
+    for name, value in (("storage_records.LEASE_S", 3.0), ("kept_store.KEEP_S", 0.5), ("kept_store.MOST_REST_S", 2.0)):
         monkeypatch.setattr(f"coordinator.storage.{name}", value)
 
 

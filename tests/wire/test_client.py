@@ -81,8 +81,12 @@ async def scripted(folder: Path, script: Script) -> AsyncIterator[tuple[HttpClie
 
     async def one(stream: trio.SocketStream) -> None:
         try:
-            while b"\r\n\r\n" not in await stream.receive_some(65536):
-                pass
+            head = b""
+            while b"\r\n\r\n" not in head:
+                piece = await stream.receive_some(65536)
+                if not piece:
+                    return
+                head += piece
             await script(stream)
         except trio.BrokenResourceError:
             pass
