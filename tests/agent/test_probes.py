@@ -67,13 +67,13 @@ async def test_without_an_address_there_is_nothing_to_serve() -> None:
 
 async def test_a_name_that_others_lead_here_is_not_answered() -> None:
     """threats U12: on the loopback, a web page whose DNS changes its mind"""
-    with held_port() as free:
-        port = free.getsockname()[1]
     async with trio.open_nursery() as nursery:
-        nursery.start_soon(ProbeListener(f"127.0.0.1:{port}", Answers()).run)
-        assert await status_for(port, "evil.example") == 421
-        for host in ("127.0.0.1", "localhost", "[::1]"):
-            assert await status_for(port, f"{host}:{port}") == 404, "no route is made here, and it is looked for"
+        with held_port() as held:  # so that nobody else comes to listen there
+            port = held.getsockname()[1]
+            nursery.start_soon(ProbeListener(f"127.0.0.1:{port}", Answers()).run)
+            assert await status_for(port, "evil.example") == 421
+            for host in ("127.0.0.1", "localhost", "[::1]"):
+                assert await status_for(port, f"{host}:{port}") == 404, "no route is made here, and it is looked for"
         nursery.cancel_scope.cancel()
 
 
