@@ -21,6 +21,10 @@ it was published for any node, whether the document is shared or the node's own.
 A shared document has passed the verifier as the first node has it. Of another node only that is asked in which it may
 stand otherwise: that its roles and organizations hold those of the envelope, and that the version is above its mark.
 
+A head that lists the same scopes as the one before it is written from that: a line that changed is put in place of what
+it was, in the text, and the others are neither looked at nor written nor read back. Of a node of eighteen scopes that
+was a tenth of what a change that all nodes share costs the coordinator.
+
 What comes with a change that the node is offered is signed beside it, as a candidate: a document with its own number,
 above what is listed. Once the change is released, that document is listed as it is, if nothing else has become of the
 scope; where what is listed had to be renewed meanwhile, the candidate is signed anew above it. Increments lead to a
