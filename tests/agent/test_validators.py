@@ -1,5 +1,6 @@
 """Validators: real commands over staged files, before anything becomes active."""
 
+import shutil
 import sys
 import threading
 
@@ -36,10 +37,15 @@ async def test_exit_zero_accepts(tmp_path):
     assert list((tmp_path / "staged").iterdir()) == []
 
 
-async def test_a_candidate_is_written_and_taken_away_beside_the_event_loop(tmp_path):
+async def test_a_candidate_is_written_and_taken_away_beside_the_event_loop(tmp_path, monkeypatch):
     """A Config has 10,000 files: to unlink them takes longer than anybody may wait for an answer."""
-    accepted, where = validators(tmp_path, "pass"), []
-    sys.addaudithook(lambda event, _: where.append(threading.get_ident()) if event == "shutil.rmtree" else None)
+    accepted, where, rmtree = validators(tmp_path, "pass"), [], shutil.rmtree
+
+    def noted(*arguments, **named):
+        where.append(threading.get_ident())
+        rmtree(*arguments, **named)
+
+    monkeypatch.setattr(shutil, "rmtree", noted)
     assert await accepted.refusal([CANDIDATE], ACTIVE, 5, answers()) is None
     assert where
     assert threading.get_ident() not in where
