@@ -5,6 +5,7 @@ httpx speaks to both: one request after the other, nothing taken from the enviro
 
 import ssl
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Protocol
 
@@ -30,6 +31,14 @@ class AdminEndpoint(Protocol):
         """For whoever has no answer from there."""
 
 
+@cache
+def _without_tls() -> ssl.SSLContext:
+    """There is no TLS at a socket. Left to itself, httpx would read every CA of the world for each question, and that
+    takes a while.
+    """
+    return ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+
+
 @dataclass(frozen=True)
 class Socket:
     """The Unix socket; the kernel says who asks."""
@@ -40,8 +49,7 @@ class Socket:
         return str(self.path)
 
     def client(self) -> httpx.Client:
-        # There is no TLS here. Left to itself, httpx would read every CA of the world first, and that takes a while.
-        transport = httpx.HTTPTransport(uds=str(self.path), verify=ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT))
+        transport = httpx.HTTPTransport(uds=str(self.path), verify=_without_tls())
         return httpx.Client(transport=transport, base_url="http://localhost", timeout=_TIMES, trust_env=False)
 
     def remedy(self, error: Exception) -> str:

@@ -6,7 +6,9 @@ of each command, and code that has never run is changed by its first run, page b
 
 import importlib
 import pkgutil
-import warnings
+import socket
+import tempfile
+import threading
 from collections.abc import Collection, Sequence
 from contextlib import suppress
 
@@ -36,6 +38,7 @@ _LATE = (
 )
 """What is imported only once something is asked of it."""
 _COMMANDS = (("status",), ("nodes", "list", "--json"))
+_REFUSAL = b'HTTP/1.1 404 \r\ncontent-length: 46\r\n\r\n{"code":"not_found","message":"not a cluster"}'
 
 
 def is_of_commands(program: str, arguments: Sequence[str]) -> bool:
@@ -59,13 +62,28 @@ def load_for_coordinators() -> None:
 
 
 def warm_commands() -> None:
-    """As far as they come where nobody answers."""
+    """What a command asks, and what it makes of an answer."""
     operator = importlib.import_module("holdfast.ctl.operator")
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", ResourceWarning)  # httpcore's, of a socket that nobody listens on
+    with tempfile.TemporaryDirectory() as folder, socket.socket(socket.AF_UNIX) as listener:
+        path = f"{folder}/socket"
+        listener.bind(path)
+        listener.listen()
+        answering = threading.Thread(target=_refuse, args=(listener, len(_COMMANDS)))
+        answering.start()
         for words in _COMMANDS:
             with suppress(click.ClickException):
-                operator.main([*words, "--socket", "/nonexistent/socket"], "holdfastctl", standalone_mode=False)
+                operator.main([*words, "--socket", path], "holdfastctl", standalone_mode=False)
+        answering.join()
+
+
+def _refuse(listener: socket.socket, times: int) -> None:
+    listener.settimeout(60)
+    while times:
+        caller, _ = listener.accept()
+        with caller:
+            if caller.recv(1 << 16):  # who only looks whether somebody listens says nothing
+                caller.sendall(_REFUSAL)
+                times -= 1
 
 
 def _import_all(*packages: str, but: Collection[str] = ()) -> None:
