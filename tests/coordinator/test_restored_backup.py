@@ -25,6 +25,7 @@ from wire.client import Call, ClientError, Reply
 from wire.messages import TrustList
 
 STATE = "{kind: Node, id: node-a, spec: {roles: [core_mesh]}}"
+OTHERWISE = "{kind: Node, id: node-a, spec: {roles: [ingress]}}"
 LATER = "{kind: Node, id: node-b, spec: {roles: [core_mesh]}}"
 
 Backup = Mapping[str, Sequence[Mapping[str, object]]]
@@ -60,15 +61,18 @@ async def show(node: TlsNode, head: bytes) -> Reply:
     return await node.client.fetch(node.at.fleet, Call("POST", "/v1/head", (), head))
 
 
-async def nodes_of_tomorrow(founded: Founded) -> tuple[Backup, Follower, bytes, Follower]:
-    """Two nodes; the backup is of before node-a's last head, which comes third; then the database is put back."""
+async def nodes_of_tomorrow(
+    founded: Founded, changes: Sequence[str] = (STATE,)
+) -> tuple[Backup, Follower, bytes, Follower]:
+    """Two nodes; the backup is of before these changes, each of which is a head of node-a; then it is put back."""
     async with running(founded) as at:
         first, other = Follower(await at.admit("node-a")), Follower(await at.admit("node-b"))
         await first.sync(wait=10)
         await other.sync(wait=10)
         backup = back_up(founded.url)
-        await at.declare(STATE)
-        await first.sync(wait=60)
+        for change in changes:
+            await at.declare(change)
+            await first.sync(wait=60)
         assert first.holder.roles == {"core_mesh"}
         head = (await first.node.head()).body
     put_back(founded.url, backup)
@@ -167,9 +171,9 @@ async def test_a_proven_claim_stops_everything_until_the_epoch_is_raised(founded
 
 async def test_changes_that_were_under_way_are_halted(founded: Founded) -> None:
     """What nodes or people have said of them since the backup is not known: a person looks, and lets them go on. What
-    waits for approvals, or is over, is as it was.
+    waits for approvals, or is over, is as it was. Heads of these changes come out meanwhile, and the node's is above.
     """
-    _, ahead, head, _ = await nodes_of_tomorrow(founded)
+    _, ahead, head, _ = await nodes_of_tomorrow(founded, (STATE, OTHERWISE, STATE))
     database = Database(founded.url)
     held = ChangeNode(0, ahead.node.node_id, ("node_runtime",))
     begin(database, held, state=ChangeState.ROLLING)
