@@ -276,6 +276,9 @@ class Store:
             raise TypeError("the store activates what snapshot.verify has verified, and nothing else")
         promotions = [activation.promotion_of(document, probations.get(document.scope)) for document in verified]
         facts = next((activation.bundle_facts(document.bundle) for document in verified if document.bundle), None)
+        again = {(promotion.scope, name_of(promotion.digest)) for promotion in promotions}
+        if self.is_unfinished and not self._floors.record.names_none_but(again):
+            self.resume(now)  # the floors name one activation alone, and are about to name this one
         for brought in verified:
             self._seal(brought, now)
 

@@ -1,9 +1,9 @@
 """The swap: what becomes active, and what goes, with everything beside it that must follow (rules S67, S3, A9).
 
 One place where the node's active set changes, whether it is a scope that came, one that the head lists no more, or all
-of them because the node was revoked; so what has to follow stands beside it: connections of removed peers end, origins
-are noted for people, the gap of a scope is over. The change itself is one call of the store, made on the writer's
-thread.
+of them because the node was revoked; so what has to follow stands beside it: connections of removed peers end, and
+origins are noted for people. The change itself is one call of the store, made on the writer's thread. What failed at
+its commit before comes first: the floors name one activation alone, so what they name now would never be active.
 
 Origins are written down in the store's transaction, which does not fail for them: they are for people.
 
@@ -50,6 +50,7 @@ class Activator:
 
     async def activate(self, candidates: Sequence[Candidate]) -> None:
         """All or none, in one transaction; durable when it returns. StoreError."""
+        await self.node.finish_activation()
         moment = self.node.moment()
         verified = [candidate.verified for candidate in candidates]
         given = [(candidate.verified, candidate.giver) for candidate in candidates]
@@ -65,7 +66,6 @@ class Activator:
         self.origins = self._origins_with(given)  # others may have become active meanwhile
         await self.sources.forget_removed()  # a transfer may be running meanwhile
         scopes = [document.scope for document in verified]
-        self.node.gaps.close(scopes)
         self.node.counters.add("activations")
         log.info(
             "activated",

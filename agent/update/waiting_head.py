@@ -95,6 +95,7 @@ class WaitingHead:
 
     async def activate(self, candidates: Sequence[Candidate]) -> None:
         """StoreError: neither they nor the head."""
+        await self.node.finish_activation()  # by which the head that waits was not judged
         held = self._held
         if held is None or not self._waits(held):
             await self.activating.activate(candidates)

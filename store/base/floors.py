@@ -27,7 +27,7 @@ Rejected:
 - A counter in a TPM: most machines have none that may be written so often (docs/adr/0004).
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Self
@@ -100,6 +100,10 @@ class FloorRecord:
             used_nonces=self.used_nonces | other.used_nonces,
             scopes=_higher_scopes(self, other),
         )
+
+    def names_none_but(self, envelopes: Collection[tuple[str, str]]) -> bool:
+        """Whether only these, by scope and hash, were being activated."""
+        return all((entry.scope, entry.envelope_hash) in envelopes for entry in self.activating)
 
     def covers(self, other: Self) -> bool:
         """Whether nothing of `other` is above this record."""

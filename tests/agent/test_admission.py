@@ -12,6 +12,7 @@ from snapshot.reasons import Reason, Rejected
 from snapshot.verify import verify
 from store.base.errors import StoreError, StoreFault
 from tests.agent.bench import bench
+from tests.agent.test_waiting_head import fail_commits
 from tests.journeys.lab import ROUTES
 
 ASKED = AskedDocument(SNAPSHOT, "bench", ROUTES)
@@ -86,3 +87,16 @@ async def test_what_is_refused_leaves_its_slot(made):
     assert made.node.holdings.view.scopes[ROUTES].identity[1] == 1
     await made.take(large(made))
     assert made.node.holdings.view.scopes[ROUTES].identity[1] == 3
+
+
+async def test_what_is_activated_next_finishes_a_head_that_failed_at_its_commit(made, monkeypatch):
+    """rules L32, S67: a document that was judged before; the head would be refused as accepted, and never be active"""
+    candidate = await receive(made, made.server.snapshot({"routes": {"south": {}}}, ROUTES))
+    before = made.node.holdings.held_head
+    head = made.server.announce()
+    fail_commits(monkeypatch, 1)
+    await made.outside.refresh.ask(made.coordinator)
+    assert (made.node.holdings.held_head, made.node.store.is_unfinished) == (before, True)
+    await made.outside.update.waiting_head.activate([candidate])
+    assert made.node.holdings.view.scopes[ROUTES].identity[1] == 2
+    assert made.node.holdings.held_head == head.envelope.version

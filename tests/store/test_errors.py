@@ -5,6 +5,7 @@ import errno
 import lmdb
 import pytest
 
+from snapshot.identifiers import HEAD
 from store.base.disk import refusal
 from store.base.errors import StoreError, StoreFault
 from store.fsck.check import check
@@ -111,6 +112,34 @@ def test_a_new_download_finishes_what_the_floors_name(failing):
     failing.apply(failing.cluster.snapshot(3, {"a": 3}))
     with failing.store.read() as reading:
         assert reading.previous(SCOPE).read("a") == b"2"
+
+
+def test_another_activation_finishes_what_the_floors_name(failing):
+    """rules L32: they would name the other one alone then, and the first be asked for in vain: accepted already"""
+    document = failing.verified(failing.cluster.snapshot(2, {"a": 2}))
+    head = failing.verified(failing.cluster.head(1))
+    failing.disk.fail(6, BROKEN)
+    with pytest.raises(StoreError):
+        failing.store.activate(head, now=NOW, boot=BOOT)
+    assert failing.store.is_unfinished
+    failing.disk.broken = False
+    failing.store.activate(document, now=NOW, boot=BOOT)
+    assert failing.contents() == {"a": b"2"}
+    assert failing.store.active(HEAD).version == failing.store.standing().marks[HEAD].version == (1, 1)
+    failing.reopen()
+    assert failing.store.findings == ()
+
+
+def test_the_same_activation_may_be_made_again(failing):
+    """rules L32: it is what the floors name, so nothing is to be finished before"""
+    verdict = failing.verified(failing.cluster.snapshot(2, {"a": 2}))
+    failing.disk.fail(5, BROKEN)
+    with pytest.raises(StoreError):
+        failing.store.activate(verdict, now=NOW, boot=BOOT)
+    assert failing.store.is_unfinished
+    failing.disk.broken = False
+    failing.store.activate(verdict, now=NOW, boot=BOOT)
+    assert failing.contents() == {"a": b"2"}
 
 
 def test_a_broken_disk_at_start_changes_nothing(failing):
