@@ -1,11 +1,13 @@
 """Scopes whose increment did not do, so that they have to come whole; until they are active (rules A7, S27).
 
-The fetch notes them, the swap closes them.
+The fetch notes them. What closes one is that another document of its scope serves, whichever way it became active: an
+activation that failed at its commit alone is finished later, by whatever comes next.
 """
 
-from collections.abc import Collection
+from collections.abc import Mapping
 
 from snapshot.frozen import mutable
+from store.base.documents import StoredDocument
 
 
 @mutable
@@ -21,6 +23,17 @@ class Gaps:
     def note_refresh_required(self, scope: str) -> None:
         self.refresh_required |= {scope}
 
-    def close(self, scopes: Collection[str]) -> None:
-        self.scopes -= set(scopes)
-        self.refresh_required -= set(scopes)
+    def follow(self, before: Mapping[str, StoredDocument], after: Mapping[str, StoredDocument]) -> None:
+        """Of what was active and of what is."""
+        self.scopes = _still(self.scopes, before, after)
+        self.refresh_required = _still(self.refresh_required, before, after)
+
+
+def _still(
+    scopes: frozenset[str], before: Mapping[str, StoredDocument], after: Mapping[str, StoredDocument]
+) -> frozenset[str]:
+    return frozenset(scope for scope in scopes if _digest(before.get(scope)) == _digest(after.get(scope)))
+
+
+def _digest(active: StoredDocument | None) -> bytes | None:
+    return active.digest if active is not None else None

@@ -208,6 +208,7 @@ class RunningNode:
 
     def _hold(self, holdings: Holdings) -> None:
         activated = holdings.kept.generation != self.holdings.kept.generation
+        self.gaps.follow(self.holdings.kept.active, holdings.kept.active)
         self.holdings = holdings
         self.check_in.follow(holdings)
         if activated:

@@ -5,7 +5,9 @@ import pytest
 from agent.state.plan import plan
 from agent.update.admission import Candidate
 from agent.update.fetching import FetchOutcome
+from store.base.errors import StoreError
 from tests.agent.bench import bench
+from tests.agent.test_waiting_head import fail_commits
 from tests.fakes.cluster import HOUR, key
 from tests.fakes.damage import flipped
 from tests.journeys.lab import ROUTES
@@ -60,6 +62,20 @@ async def test_an_increment_that_does_not_fit_is_followed_by_the_whole_at_once(m
     assert made.node.gaps.scopes == {ROUTES}
     assert made.node.standing().cause == "version_gap"
     await made.outside.update.activating.activate([found])
+    assert made.node.gaps.scopes == frozenset()
+
+
+async def test_a_gap_is_over_also_where_the_whole_failed_at_its_commit(made, mock_clock, monkeypatch):
+    """rules A7, L32: it is finished by what comes next, and nothing is recovering then"""
+    made.server.snapshot({"routes": {"south": {}}}, ROUTES)
+    found = await obtain(made)
+    made.node.gaps.note(ROUTES)
+    fail_commits(monkeypatch, 1)
+    with pytest.raises(StoreError):
+        await made.outside.update.activating.activate([found])
+    assert made.node.gaps.scopes == {ROUTES}
+    await made.node.finish_activation()
+    assert made.node.holdings.view.scopes[ROUTES].identity[1] == 2
     assert made.node.gaps.scopes == frozenset()
 
 
