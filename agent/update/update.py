@@ -360,6 +360,7 @@ class Update:
         """
         accepted = await self.validation.accept(candidates)
         await self.waiting_head.let_decide()
+        await self.node.finish_activation()  # which may be of a head that lists other versions
         wanted_now = {
             wanted_scope.scope: wanted_scope for wanted_scope in plan(self.waiting_head.holdings()).wanted
         }  # a newer head may have come meanwhile

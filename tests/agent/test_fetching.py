@@ -79,6 +79,21 @@ async def test_a_gap_is_over_also_where_the_whole_failed_at_its_commit(made, moc
     assert made.node.gaps.scopes == frozenset()
 
 
+async def test_what_the_head_that_is_finished_lists_no_more_does_not_become_active(made, mock_clock, monkeypatch):
+    """rules S3, L32: it had failed at its commit while the document was on its way"""
+    made.server.snapshot({"routes": {"south": {}}}, ROUTES)
+    found = await obtain(made)
+    wanted = plan(made.node.holdings).wanted
+    listed = made.server.cluster.listed()
+    head = made.server.announce(scopes={scope: version for scope, version in listed.items() if scope != ROUTES})
+    fail_commits(monkeypatch, 1)
+    await made.outside.refresh.ask(made.coordinator)
+    assert made.node.store.is_unfinished
+    await made.outside.update._take([found], wanted)
+    assert made.node.holdings.held_head == head.envelope.version
+    assert made.node.holdings.view.scopes[ROUTES].identity[1] == 1
+
+
 async def test_a_bad_document_blames_its_source_and_is_asked_for_elsewhere(made, mock_clock):
     """rules S28, threats D-48: a coordinator's head is needed all the same, so it does not rest for it"""
     made.server.snapshot({"routes": {"south": {}}}, ROUTES)
