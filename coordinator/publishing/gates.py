@@ -138,7 +138,7 @@ class Gates:
             record = self._standing[row.change_id]
             if row.step is not Step.OFFERED or record.settled_at is not None or self._is_behind(row, rows):
                 continue
-            given = {record.change_id, *self._predecessors(record.change_id)}
+            given = {record.change_id, *self._predecessors.get(record.change_id, ())}
             left = held - given
             new = {row.change_id for row in self._rows_of_newcomer(node_id, self._find_changes(rows), left, listed)}
             model = self._model(self._with_followers(left | new) - given)
@@ -153,7 +153,7 @@ class Gates:
     def _find_changes(self, rows: Sequence[ChangeNode]) -> set[int]:
         """The changes of which it is a node, or was one until it was given what stands in their place."""
         given = {row.change_id for row in rows}
-        return given.union(*[self._all_predecessors.get(change_id, ()) for change_id in given])
+        return given.union(*[self._predecessors.get(change_id, ()) for change_id in given])
 
     def _rows_of_newcomer(
         self, node_id: str, known: Set[int], held: Set[int], listed: Collection[str]
@@ -211,16 +211,14 @@ class Gates:
         return with_followers(held, {change_id: record.follows for change_id, record in self._standing.items()})
 
     @cached_property
-    def _all_predecessors(self) -> Mapping[int, frozenset[int]]:
-        named = {*self._standing, *(record.superseded_by for record in self._standing.values())}
-        return {change_id: frozenset(self._predecessors(change_id)) for change_id in named if change_id is not None}
-
-    def _predecessors(self, change_id: int) -> Iterator[int]:
-        """Those in whose place it stands."""
-        for record in self._standing.values():
-            if record.superseded_by == change_id:
-                yield record.change_id
-                yield from self._predecessors(record.change_id)
+    def _predecessors(self) -> Mapping[int, Set[int]]:
+        """By change, those in whose place it stands: each is older, and so has its own by then."""
+        found: dict[int, Set[int]] = {}
+        for change_id in sorted(self._standing):
+            later = self._standing[change_id].superseded_by
+            if later is not None:
+                found[later] = {change_id, *found.get(change_id, ()), *found.get(later, ())}
+        return found
 
 
 def _mark(record: ChangeRecord, row: ChangeNode) -> ChangeMark:

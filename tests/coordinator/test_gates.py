@@ -9,12 +9,15 @@ from sqlalchemy import delete, update
 
 from coordinator.base.refusal import Code
 from coordinator.changes import records
+from coordinator.changes.records import ChangeNode, ChangeRecord
 from coordinator.changes.states import ChangeState, Step
-from coordinator.database import documents, schema, uploads
+from coordinator.changes.undoing import UndoneModels
+from coordinator.database import catalog, documents, schema, uploads
 from coordinator.database.database import Database
 from coordinator.keys.signing_key import SigningKey
 from coordinator.membership import revocation
-from coordinator.publishing import heads
+from coordinator.publishing import heads, published_state
+from coordinator.publishing.gates import Gates, NodeGate
 from coordinator.runtime import retention
 from snapshot.bundle import RETIRING
 from tests.coordinator.candidates import admit, cut_out
@@ -50,6 +53,19 @@ def pass_by(press: Press, seconds: float, step_s: float = 12 * HOUR) -> None:
 
 
 # ---- held
+
+
+def test_a_long_row_of_changes_each_in_the_place_of_the_one_before(press: Press) -> None:
+    """As of a pipeline that applies each few minutes while a ring stands halted for days."""
+    count = 1_200
+    made = ChangeRecord(count, press.now, "x", "", ChangeState.SUPERSEDED, "", "", (), settled_at=press.now)
+    standing = {each: replace(made, change_id=each, superseded_by=each + 1) for each in range(1, count)}
+    row = ChangeNode(count, "node-a", (ROUTES,), step=Step.RELEASED)
+    with press.database.read() as transaction:
+        model, read = catalog.load(transaction), published_state.reader(transaction)
+        rows = {"node-a": [row]}
+        gates = Gates(transaction, model, UndoneModels(), read, {**standing, count: made}, rows, ["node-a"])
+        assert gates.of("node-a", ()) == NodeGate(model)
 
 
 def test_who_is_held_back_is_told_what_it_was_told(press: Press) -> None:
