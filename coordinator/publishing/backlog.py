@@ -2,11 +2,12 @@
 
 After a start nothing is known, so each node is compiled whole, once. From then on a change of the declared state adds
 what change_impact.py names, and a node whose publication went out is struck off. Where that was made from another model
-than the declared one (gates.py), what the two differ in is noted again: what is noted of a node is always what may
-differ between what it was given last and what is declared. So it counts only while the head that is out is the one that
-was published here: of what another coordinator has published meanwhile, from a state that was perhaps never seen here,
-nothing is noted, and the node is compiled whole. One that lost its swap to a change is not: its head is what it was.
-Losing this costs work, never correctness.
+than the declared one (gates.py), what the two differ in is noted again, and so is what could not be made, or was given
+in place of what the node refuses: what is noted of a node is always what may differ between what it was given last and
+what is declared. So it counts only while the head that is out is the one that was published here: of what another
+coordinator has published meanwhile, from a state that was perhaps never seen here, nothing is noted, and the node is
+compiled whole. One that lost its swap to a change is not: its head is what it was. Losing this costs work, never
+correctness.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -117,7 +118,7 @@ class Backlog:
             self.remembered.keep_document(document)
         self.known[node_id] = (draft.publication.head.authority_epoch, draft.publication.head.config_version)
         self.changed.pop(node_id, None)
-        if otherwise := self._otherwise.pop(node_id, frozenset()):
+        if otherwise := self._otherwise.pop(node_id, frozenset()) | draft.otherwise:
             self.changed[node_id] = set(otherwise)
 
     def note_failure(self, node_id: str) -> None:

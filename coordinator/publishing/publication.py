@@ -128,13 +128,15 @@ class NodeContents(NamedTuple):
 
 class Draft(NamedTuple):
     """`failed`: by scope, what kept its new version from being published. `known`, `new`: what is out for the node once
-    this is published, and what it lists anew, so that they need not be read again.
+    this is published, and what it lists anew, so that they need not be read again. `otherwise`: scopes that it does not
+    list as they are declared.
     """
 
     publication: Publication
     failed: Mapping[str, Unpublishable]
     known: KnownHead
     new: tuple[KnownDocument, ...]
+    otherwise: frozenset[Scope] = frozenset()
 
 
 @dataclass
@@ -170,7 +172,9 @@ def draft(issue: Issue, situation: Situation, told: NodeContents, shared: Shared
         case.refresh["what is left"] = standing.due_at
     if standing is not None and changed is not None:
         lines = _amend(case, changed, standing)
-        announced, same_as = _amendment(case, lines, standing), situation.head_id
+        is_short = len(lines) <= MOST_REPLACED
+        announced = _amendment(case, lines, standing) if is_short else _announcement(case)
+        same_as = situation.head_id
         but = tuple([after.scope for before, after in lines if before.entry != after.entry])
     else:
         _settle_all(case, standing)
@@ -192,7 +196,8 @@ def draft(issue: Issue, situation: Situation, told: NodeContents, shared: Shared
         rows=told.rows,
     )
     new = tuple(KnownDocument(made.entry, made.envelope, made.manifest_bytes) for made in case.new)
-    return Draft(publication, case.failed, _known_head(case, publication, _next_standing(case, said, standing)), new)
+    known = _known_head(case, publication, _next_standing(case, said, standing))
+    return Draft(publication, case.failed, known, new, _listed_otherwise(case))
 
 
 def _renew_as_is(
@@ -644,6 +649,13 @@ def _announcement(case: _Case) -> Announced:
 def _declared_marks(case: _Case) -> Mapping[str, ChangeMark]:
     """By scope, of the change that its version came by."""
     return {scope: mark for scope, mark in case.told.marks.items() if _is_as_declared(case, scope)}
+
+
+def _listed_otherwise(case: _Case) -> frozenset[Scope]:
+    """Each time they are compiled anew, also where the refusal, or the fault, is over by then."""
+    if not case.failed and not case.choices:
+        return frozenset()
+    return frozenset([scope for scope in case.told.scopes if not _is_as_declared(case, scope.name)])
 
 
 def _is_as_declared(case: _Case, scope: str) -> bool:

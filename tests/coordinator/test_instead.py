@@ -11,7 +11,7 @@ from coordinator.database.database import Database
 from coordinator.database.documents import HeadEntry, StoredObject
 from coordinator.membership import revocation
 from coordinator.publishing.backlog import Backlog
-from coordinator.reports import refusal_records
+from coordinator.reports import heartbeats, refusal_records
 from coordinator.reports.refusal_records import StandingRefusal
 from coordinator.runtime import retention
 from coordinator.trust import trust_import
@@ -229,6 +229,27 @@ def test_a_node_that_is_away_meanwhile(press: Press) -> None:
     assert node.expires[ROUTES] > press.now + 5 * DAY
     press.publish()
     assert press.listing()[ROUTES].content_hash != node.active[ROUTES].content_hash
+
+
+@pytest.mark.parametrize("end", ["taken after all", "another store"])
+def test_a_refusal_that_ends_before_the_node_sees_what_was_renewed(press: Press, end: str) -> None:
+    """What it had is listed by then, and no refusal stands any more: what is declared comes with the next head."""
+    node = refused(press)
+    declared = press.listing()[ROUTES]
+    while press.listing()[ROUTES].content_hash == declared.content_hash:
+        press.now += DAY / 5
+        press.publish()
+    if end == "taken after all":
+        node.active[ROUTES] = declared
+        node.report()
+    else:
+        with press.database.change(actor="x", now=press.now) as transaction:
+            heartbeats.forget(transaction, ["node-a"])
+            transaction.audit("x", "x")
+    assert standing(press) == []
+    press.now += press.settings.head_refresh_s
+    press.publish()
+    assert press.listing()[ROUTES].content_hash == declared.content_hash
 
 
 def test_a_node_that_comes_back_from_an_old_disk(press: Press) -> None:

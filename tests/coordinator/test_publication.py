@@ -1,7 +1,7 @@
 """What is published, version by version, and that a node with a verifier of its own takes all of it (rules S69)."""
 
 import hashlib
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import pytest
 from sqlalchemy import delete, select
@@ -14,15 +14,19 @@ from coordinator.database import catalog, documents, schema, uploads
 from coordinator.database.database import Database
 from coordinator.database.documents import Document
 from coordinator.declared.compiler import Audience, ScopeContent
+from coordinator.keys.signer import SignedDocument
 from coordinator.keys.signing_key import SigningKey
 from coordinator.publishing import backlog, heads, published_state
+from coordinator.publishing.head_signing import MOST_REPLACED
 from coordinator.publishing.publication import NodeContents, draft
+from coordinator.publishing.review import MeantHead, Reviewer
 from coordinator.publishing.shared_documents import SharedDocuments
 from coordinator.publishing.signing_context import Unpublishable
 from coordinator.replicas.generations import BLOCK
 from snapshot import envelope
 from snapshot.bundle import RETIRING
 from snapshot.identifiers import Scope
+from snapshot.verifier_state import VerifierState
 from tests.coordinator.publishing import DAY, HOUR, STATE, Press
 
 OTHER_ROUTE = "kind: Route\nid: back\nspec: {organization: acme, service: web, match: {hosts: [back.example]}}"
@@ -347,6 +351,30 @@ def test_sections_that_go_while_their_document_is_signed_are_not_announced(press
     assert press.reader().follow().text("config/edge").endswith(b"hello")
 
 
+def test_what_could_not_be_made_anew_is_tried_again_with_the_next_head(press: Press) -> None:
+    """rules P1: a fault that is over by then, as of a disk or of a device that signs, keeps no change from its node."""
+    press.apply(edge("hello"))
+    press.publish()
+    press.apply(edge("bye"))
+    lost = documents.section_key(hashlib.sha256(b"bye").hexdigest())
+    with press.database.record(now=press.now) as transaction:
+        transaction.run(delete(schema.objects).where(schema.objects.c.key == lost))
+    for _ in range(2):
+        (failed,) = [each.failed for each in press.publish().drafts if each.publication.node_id == "node-a"]
+        assert list(failed) == ["config/edge"] and failed["config/edge"].reason == Code.NOT_FOUND.value
+        press.now += press.settings.head_refresh_s
+    uploads.add_all(press.database, [b"bye"], now=press.now)
+    assert [dict(each.failed) for each in press.publish().drafts] == [{}, {}]
+    assert press.reader().follow().text("config/edge").endswith(b"bye")
+    press.now += press.settings.head_refresh_s
+    assert all(each.publication.but == () for each in press.prepare().drafts)
+    assert press.kept.changed == {}
+
+
+def edge(text: str) -> str:
+    return f"{{kind: Config, id: edge, spec: {{to: {{nodes: [node-a]}}, files: {{motd: {{text: {text}}}}}}}}}"
+
+
 def test_a_base_that_the_database_has_lost_is_followed_by_the_whole(press: Press) -> None:
     reader = press.reader().follow()
     lose_sections(press, "route_policy")
@@ -559,6 +587,39 @@ def test_a_head_that_is_written_from_the_one_before_it_is_what_it_would_be_witho
         assert told["route_policy"].change == f"c-{change}"
         reader.follow()
         press.become(change, ChangeState.DONE)
+
+
+@dataclass
+class CountingReviewer(Reviewer):
+    """`most`: lines by which a head was said to differ from the one before it."""
+
+    most: int = 0
+
+    def review_head(self, document: SignedDocument, holder: VerifierState, now: float, meant: MeantHead) -> bytes:
+        self.most = max(self.most, len(meant.lines))
+        return super().review_head(document, holder, now, meant)
+
+
+def test_a_head_of_which_many_lines_change_is_written_anew(press: Press) -> None:
+    """Each is looked for in all of the text: of a change of a thousand scopes that is over, 50 ms for each node."""
+    folders = "---\n".join(
+        f"{{kind: Config, id: c{number}, spec: {{to: {{nodes: [node-a]}}, files: {{motd: {{text: hello}}}}}}}}\n"
+        for number in range(MOST_REPLACED + 1)
+    )
+    press.apply(folders)
+    press.publish()
+    change = press.change(folders.replace("hello", "bye")).record.change_id
+    press.move(change, Step.RELEASED)
+    press.publish()
+    assert sum(entry.change is not None for entry in press.head().scopes.values()) == MOST_REPLACED + 1
+    press.become(change, ChangeState.DONE)
+    press.kept.reviewer, before, text = CountingReviewer(), press.listing(), kept_text(press)
+    press.now += press.settings.head_refresh_s
+    press.publish()
+    assert press.kept.reviewer.most <= MOST_REPLACED
+    assert not any(entry.change for entry in press.head().scopes.values())
+    assert (press.listing(), kept_text(press)) == (before, text)
+    press.reader().follow()
 
 
 def kept_text(press: Press) -> str:
