@@ -1,7 +1,7 @@
 """Content-addressed objects over the database, and pointers (rules H8, H9, H11, H13, H14).
 
     get(key)                  the bytes; `not_found`; an object is hashed as it is read: `hash_mismatch`
-    put(kind, value) -> key   an object under `kind/<its SHA-256>`; again is the same
+    put_all(kind, values)     objects, each under `kind/<its SHA-256>`; again is the same
     pointer(key)              where it points, and who has signed that; None where it is absent
     compare_and_swap(...)     a pointer from exactly what it was to something new; `conflict`, and it stays
 
@@ -53,14 +53,24 @@ def check_value(key: str, value: bytes | None) -> bytes:
 
 def put_all(transaction: Transaction, kind: str, values: Iterable[bytes], *, most: int = VALUE_BYTES) -> list[str]:
     """The keys, in the order of the values. Refused before anything is written when one is too large."""
+    keyed = with_keys(kind, values, most=most)
+    put_keyed(transaction, keyed)
+    return [key for key, _ in keyed]
+
+
+def with_keys(kind: str, values: Iterable[bytes], *, most: int = VALUE_BYTES) -> list[tuple[str, bytes]]:
+    """In the order of the values. Refused when one is too large."""
     keyed = [(object_key(kind, value), value) for value in values]
     for key, value in keyed:
         _check_key(key)
         _check_size(key, value, most)
+    return keyed
+
+
+def put_keyed(transaction: Transaction, keyed: Iterable[tuple[str, bytes]]) -> None:
     unique: Mapping[str, bytes] = dict(keyed)
     rows = [{"key": key, "value": value} for key, value in sorted(unique.items())]
     transaction.put(schema.objects, rows, keep=True)
-    return [key for key, _ in keyed]
 
 
 class Pointer(NamedTuple):

@@ -75,11 +75,14 @@ def add_all(database: Database, values: Collection[bytes], *, now: float) -> Non
 
 
 def keep(transaction: Transaction, values: Collection[bytes]) -> None:
-    """Parts under the names that they have."""
-    keys = object_store.put_all(transaction, SECTIONS, values, most=PART_BYTES)
-    rows = [{"object_key": key, "asked_at": transaction.now} for key in sorted(set(keys))]
+    """Parts under the names that they have. Their rows come first, as those go first: who takes them at this moment is
+    waited for, and then it is seen whether the bytes are there still.
+    """
+    keyed = object_store.with_keys(SECTIONS, values, most=PART_BYTES)
+    rows = [{"object_key": key, "asked_at": transaction.now} for key in sorted(dict(keyed))]
     insert = object_store.insert_into(transaction, schema.uploads)
     newer = insert.on_conflict_do_update(
         index_elements=[schema.uploads.c.object_key], set_={"asked_at": insert.excluded.asked_at}
     )
     transaction.run(newer, rows)
+    object_store.put_keyed(transaction, keyed)

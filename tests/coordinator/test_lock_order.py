@@ -200,6 +200,20 @@ def test_the_same_parts_of_files(server: Database, first: str, other: str) -> No
     another.end()
 
 
+def test_a_part_that_goes_while_it_is_uploaded_again(server: Database) -> None:
+    """Who was told that it is kept finds it kept: retention has taken its row by then, and not yet its bytes."""
+    found(server)
+    uploads.add_all(server, [PARTS[FIRST]], now=NOW)
+    trim = Session(server, lambda: OF_UPLOADS["retention"](server), deletes("uploads")).start()
+    again = Session(server, lambda: uploads.add_all(server, [PARTS[FIRST]], now=LATER)).start()
+    until_waiting(server)
+    trim.go_on()
+    trim.end()
+    again.end()
+    with server.read() as transaction:
+        assert uploads.existing_parts(transaction, [FIRST]) == {FIRST}
+
+
 # ---- whatever order the database has
 
 
