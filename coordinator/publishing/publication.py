@@ -78,6 +78,7 @@ from coordinator.publishing.heads import Pair, Publication
 from coordinator.publishing.instead import Choice, choose, content_of, governing
 from coordinator.publishing.published_state import AllowedRecovery, PublishedDocument, Situation
 from coordinator.publishing.remembered import KnownDocument, KnownHead, Standing, one_of_equal
+from coordinator.publishing.review import OtherThanMeant
 from coordinator.publishing.shared_documents import SharedDocument, SharedDocuments
 from coordinator.publishing.signing_context import Issue, Unpublishable, signers_of
 from coordinator.reports.refusal_records import RefusalOutcome
@@ -87,6 +88,7 @@ from snapshot.frozen import replace_members
 from snapshot.identifiers import HEAD, Scope
 from snapshot.roles import ESTABLISHING
 from snapshot.verifier_state import Mark, VerifierState
+from wire.logs import log
 
 RETRY_S = 30  # a head is not issued again sooner, also where a scope could not be renewed; but before it expires
 NOTHING_LISTED = listing_text({})
@@ -164,6 +166,17 @@ class _Case:
 def draft(issue: Issue, situation: Situation, told: NodeContents, shared: SharedDocuments) -> Draft:
     """Unpublishable where not even a head can be signed."""
     standing = _standing(issue, situation, told)
+    try:
+        return _draft(issue, situation, told, shared, standing)
+    except OtherThanMeant:
+        log.warning("what a head lists was altered in the database: it is written anew", node=situation.node_id)
+        return _draft(issue, situation, told, shared, None)
+
+
+def _draft(
+    issue: Issue, situation: Situation, told: NodeContents, shared: SharedDocuments, standing: Standing | None
+) -> Draft:
+    """`standing`: where the head may be written from the one before it."""
     changed = None if standing is None else _find_amended(issue, situation, told, standing)
     if standing is not None and changed == () and standing.marks == told.marks:
         return _renew_as_is(issue, situation, told, standing, shared)

@@ -18,6 +18,9 @@ back from the bytes that were signed, it
 and is then asked by its signatures, and by the steps that depend on whose it is and on the time: 3..5 and 7..10
 (`verify.judge_claims`).
 
+A head that was written from the text of the one before it, as the database has it, says just what was meant, or it is
+judged no further: nobody's alteration of that text is signed (`OtherThanMeant`).
+
 Why that suffices. Form, cluster, hashes, audience and content of a twin are those of what has passed, by the same trust
 bundle and the same revocations: with others nothing has passed yet (`begin`). Its id is random digits of ours, its
 subject a member's id, and the numbers are written by the writer that wrote the first one's. Whether its signers may
@@ -73,6 +76,10 @@ def review(document: SignedDocument, holder: VerifierState, now: float) -> Verif
     return verdict
 
 
+class OtherThanMeant(Exception):
+    """A head that was written from the one before it says something else: the text of that has been altered."""
+
+
 class MeantLine(NamedTuple):
     """A member of what a head lists: its text in the head before, its text now, and what it is to say."""
 
@@ -105,6 +112,10 @@ class MeantHead:
                 return False
             manifest = manifest.replace(line.after, line.before)
         return (self.digest(manifest) if self.lines else digest) == self.said
+
+    def is_content(self, manifest: bytes, digest: bytes) -> bool:
+        """Whether it says just what was meant, however that is known."""
+        return self.is_said(manifest, digest) or bool(json.loads(manifest) == self.members())
 
     def digest(self, manifest: bytes) -> bytes:
         """Of all but the numbers; of all of it, where they are not what was meant, or something comes before them."""
@@ -156,14 +167,19 @@ class Reviewer:
             self._passed.put(key, _Passed(document.envelope_bytes, _OF_EACH, len(document.manifest_bytes)))
 
     def review_head(self, document: SignedDocument, holder: VerifierState, now: float, meant: MeantHead) -> bytes:
-        """The same of a head; the digest of what it says."""
+        """The same of a head; the digest of what it says. OtherThanMeant where it was written from the one before it
+        and does not say what it was meant to.
+        """
         manifest, key = document.manifest_bytes, (HEAD, holder.roles, meant.marks)
         said, passed = meant.digest(manifest), self._passed.get(key)
+        is_amended = meant.said is not None
+        if is_amended and not meant.is_content(manifest, said):
+            raise OtherThanMeant
         if (
             passed is not None
             and passed.is_twin(document.envelope_bytes, document.envelope)
             and len(manifest) <= passed.manifest_size
-            and (meant.is_said(manifest, said) or json.loads(manifest) == meant.members())
+            and (is_amended or meant.is_content(manifest, said))
         ):
             _judge_claims(document, holder, now)
         else:

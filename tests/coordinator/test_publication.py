@@ -4,7 +4,7 @@ import hashlib
 from dataclasses import dataclass, replace
 
 import pytest
-from sqlalchemy import delete, select
+from sqlalchemy import delete, select, update
 
 from coordinator.base.refusal import Code, Refused
 from coordinator.base.settings import CLOCK_SKEW_S
@@ -587,6 +587,24 @@ def test_a_head_that_is_written_from_the_one_before_it_is_what_it_would_be_witho
         assert told["route_policy"].change == f"c-{change}"
         reader.follow()
         press.become(change, ChangeState.DONE)
+
+
+@pytest.mark.parametrize("also", ["", OTHER_ROUTE])
+def test_what_a_head_lists_is_not_taken_from_a_text_that_was_altered(press: Press, also: str) -> None:
+    """rules S69: by whoever can write to the database; neither a renewal nor an amendment is made of it."""
+    press.publish()
+    reader, before = press.reader().follow(), press.listing()
+    less = {scope: entry for scope, entry in before.items() if scope != "qos_policy"}
+    mine = schema.heads.c.node_id == "node-a"
+    with press.database.record(now=press.now) as transaction:
+        transaction.run(update(schema.heads).where(mine).values(listing=documents.listing_text(less)))
+    if also:
+        press.apply(also)
+    press.now += press.settings.head_refresh_s
+    press.publish()
+    assert press.head().scopes.keys() == press.listing().keys() == before.keys()
+    reader.follow()
+    assert press.listing()["qos_policy"] == before["qos_policy"]
 
 
 @dataclass

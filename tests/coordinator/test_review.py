@@ -6,7 +6,7 @@ import pytest
 
 from coordinator.keys import signer
 from coordinator.keys.signer import SignedDocument
-from coordinator.publishing.review import MeantHead, MeantLine, Reviewer, review
+from coordinator.publishing.review import MeantHead, MeantLine, OtherThanMeant, Reviewer, review
 from coordinator.publishing.signing_context import Unpublishable
 from snapshot import canonical
 from snapshot.identifiers import HEAD
@@ -317,7 +317,7 @@ def test_what_says_something_else_than_the_head_before_it_is_read(
     first, as_meant = head_of(cluster, 1)
     said = reviewer.review_head(first, node.holder, NOW, as_meant)
     made, meant = head_of(cluster, 2, {"generation": 2}, **entry)
-    with pytest.raises(Unpublishable, match="bad_content"):
+    with pytest.raises(OtherThanMeant):
         reviewer.review_head(made, node.holder, NOW, replace(meant, said=said, numbers=numbers))
 
 
@@ -328,7 +328,8 @@ def test_a_head_of_other_numbers_than_were_meant_does_not_pass_as_the_one_before
     made, meant = head_of(cluster, 2)
     asked: list[bool] = []
     meant = replace(meant, said=said, numbers=(3, 9), members=lambda: asked.append(True) or {})
-    assert reviewer.review_head(made, node.holder, NOW, meant) != said
+    with pytest.raises(OtherThanMeant):
+        reviewer.review_head(made, node.holder, NOW, meant)
     assert asked
 
 
@@ -372,7 +373,10 @@ def test_an_amendment_of_something_else_is_read(cluster: Cluster, case: str) -> 
         meant = replace(meant, lines=[line._replace(before=line.before.replace(b"a-1", b"a-3"))])
     elif case == "nothing before":
         meant = replace(meant, said=None)
-    asked: list[bool] = []
-    meant = replace(meant, members=lambda: asked.append(True) or {})
+    asked, as_meant = list[bool](), meant.members
+    meant = replace(meant, members=lambda: asked.append(True) or as_meant())
     reviewer.review_head(made, node.holder, NOW, meant)
     assert asked
+    if meant.said is not None:
+        with pytest.raises(OtherThanMeant):
+            reviewer.review_head(made, node.holder, NOW, replace(meant, members=dict))
