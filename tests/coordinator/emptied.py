@@ -15,8 +15,9 @@ from psycopg import sql
 
 from coordinator.database.database import Database
 
+# Of a table that was emptied, and is vacuumed, there is no page.
 _TABLES = """
-    SELECT relkind::text, relname, oid::bigint, relnatts FROM pg_class
+    SELECT relkind::text, relname, oid::bigint, relnatts, relkind = 'r' AND pg_relation_size(oid) > 0 FROM pg_class
     WHERE relnamespace = to_regnamespace('public') AND relkind IN ('r', 'S') ORDER BY relname
 """
 # Whoever still has a transaction open here would be waited for.
@@ -69,28 +70,25 @@ class Emptied:
         self._connection = psycopg.connect(self._plain.format(self._name), autocommit=True)
         self._connection.execute("SET lock_timeout = '10s'")
         self._connection.execute("SET session_replication_role = replica")  # no order among tables that name each other
-        self._revision, self._tables = self._schema()
+        self._revision, self._tables, _ = self._schema()
 
     def _empty(self) -> bool:
         """False where the tables, or their revision, are not those that it began with."""
         self._connection.execute(_END_OTHERS)
-        if self._schema() != (self._revision, self._tables):
+        revision, tables, filled = self._schema()
+        if (revision, tables) != (self._revision, self._tables):
             return False
-        tables, sequences = (self._named(kind) for kind in "rS")
-        deleting = [sql.SQL("DELETE FROM {}").format(name) for name in tables]
+        deleting = [sql.SQL("DELETE FROM {}").format(name) for name in filled]
+        sequences = [sql.Identifier(name) for kind, name, *_ in tables if kind == "S"]
         restarting = [sql.SQL("ALTER SEQUENCE {} RESTART").format(name) for name in sequences]
-        done = self._connection.execute(sql.SQL(";").join([*deleting, *restarting]))
-        filled = []
-        for name in tables:
-            filled += [name] if done.rowcount else []
-            done.nextset()
+        self._connection.execute(sql.SQL(";").join([*deleting, *restarting]))
         if filled:
             self._connection.execute(sql.SQL("VACUUM {}").format(sql.SQL(",").join(filled)))
         return True
 
-    def _schema(self) -> tuple[list[tuple], list[tuple]]:
-        tables = self._connection.execute(_TABLES).fetchall()
-        return self._connection.execute("SELECT version_num FROM alembic_version").fetchall(), tables
-
-    def _named(self, kind: str) -> list[sql.Identifier]:
-        return [sql.Identifier(name) for each, name, *_ in self._tables if each == kind and name != _KEPT]
+    def _schema(self) -> tuple[list[tuple], list[tuple], list[sql.Identifier]]:
+        """The revision; the tables and sequences; which of the tables have been written to since they were emptied."""
+        found = self._connection.execute(_TABLES).fetchall()
+        filled = [sql.Identifier(name) for _, name, *_, is_filled in found if is_filled and name != _KEPT]
+        revision = self._connection.execute("SELECT version_num FROM alembic_version").fetchall()
+        return revision, [row[:-1] for row in found], filled

@@ -13,6 +13,7 @@ signer; what is broken on purpose is broken here. Nothing reads a clock: `NOW` i
 import copy
 import hashlib
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import cache
 
@@ -25,7 +26,7 @@ from snapshot import canonical, patch
 from snapshot import envelope as envelopes
 from snapshot.bundle import ACTIVE, CONFIG, REVOKED, ROOT, parse_keys
 from snapshot.bundle import SCOPE as TRUST_BUNDLE
-from snapshot.envelope import RECOVERY, Envelope
+from snapshot.envelope import Envelope
 from snapshot.identifiers import HEAD, format_time, parse_scope, parse_time
 from snapshot.limits import Limits
 from snapshot.manifest import RecoveryManifest, Revocations, ScopeVersion, SectionChange
@@ -360,11 +361,15 @@ def _time(seconds: int) -> object:
 
 def _parsed(data: bytes, otherwise: Envelope) -> Envelope:
     """What the bytes say; where they say nothing, what they said before they were spoilt."""
-    for kind in (*envelopes.KINDS, RECOVERY):
-        try:
-            return envelopes.parse(data, kind)
-        except Rejected:
-            continue
+    try:
+        return envelopes.parse(data, otherwise.kind)
+    except Rejected:
+        pass
+    with suppress(Rejected, ValueError):
+        members = canonical.loads(data)
+        kind = members.get("kind") if isinstance(members, dict) else None
+        if kind in envelopes.KINDS and kind != otherwise.kind:
+            return envelopes.parse(data, str(kind))
     return otherwise
 
 

@@ -36,7 +36,7 @@ class Documented:
     """An interface, and each of its answers held against its page."""
 
     def __init__(self, page: str, path: Path) -> None:
-        self.document = yaml.safe_load((ROOT / f"docs/openapi-{page}.yaml").read_text())
+        self.document = yaml.load((ROOT / f"docs/openapi-{page}.yaml").read_text(), Loader=yaml.CSafeLoader)
         self.path = path
         self.asked: set[tuple[str, str]] = set()
 

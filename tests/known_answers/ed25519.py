@@ -58,7 +58,7 @@ VECTORS = {
 
 
 def inverse(value):
-    return pow(value, P - 2, P)
+    return pow(value, -1, P)
 
 
 def plus(p, q):
