@@ -56,6 +56,15 @@ def pytest_make_collect_report(collector):
         report.result = order.begun_elsewhere(report.result, number, workers)
 
 
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_teardown(nextitem):
+    """What an old circle holds open is said of the last test of a process: of what is found after that a worker says
+    nothing.
+    """
+    if nextitem is None:
+        gc.collect()
+
+
 @pytest.hookimpl(trylast=True)
 def pytest_sessionfinish():
     """At its very end pytest looks five times through all that there is for what is left over: once is enough of what

@@ -51,6 +51,24 @@ OTHERS = """
             os._exit(3)
 """
 WRONG = "import nothing_of_this_name"
+LEAKS = """
+    import gc, socket
+
+    class Knot:
+        def __init__(self):
+            self.me, self.socket = self, socket.socket()
+
+    kept = []
+
+    def test_leaves_an_old_circle():
+        kept.append(Knot())
+        gc.collect(1)
+        gc.collect(1)  # as if it had lived through a long test
+        kept.clear()
+
+    def test_passes():
+        pass
+"""
 PROPERTY = "from hypothesis import given, strategies as st\n@given(st.integers())\ndef test_holds(number): pass"
 
 
@@ -80,6 +98,14 @@ def test_each_outcome_of_a_test_is_told_and_who_dies_is_replaced(tmp_path):
     assert "4 passed" not in ran.stdout
     for said in ("3 passed", "1 skipped", "3 errors", "Captured stdout call", "said", "NOT RUN, tests: 1: NO machine"):
         assert said in ran.stdout
+
+
+def test_what_is_left_open_in_an_old_circle_is_said_at_the_end(tmp_path):
+    """All that lives is looked through seldom (tests/conftest.py), and who left it may be over for long."""
+    (tmp_path / "test_some.py").write_text(dedent(LEAKS))
+    ran = run(tmp_path)
+    assert ran.returncode == 1
+    assert "2 passed, 1 error" in ran.stdout and "<socket.socket" in ran.stdout
 
 
 def test_who_measures_or_looks_on_is_told_all(tmp_path):

@@ -63,7 +63,10 @@ class Asked:
 
     @classmethod
     def handed_on(cls, handed: socket.socket) -> "Asked":
-        data, (by, *descriptors), _, _ = socket.recv_fds(handed, MOST_BYTES, 4)
+        data, descriptors, _, _ = socket.recv_fds(handed, MOST_BYTES, 4)
+        if not descriptors:
+            raise EOFError("who hands on what is asked has ended")
+        by, *descriptors = descriptors
         return cls(socket.socket(fileno=by), data, descriptors)
 
     def hand_on(self, to: socket.socket) -> None:
@@ -116,8 +119,25 @@ def next_job(
     receive: Callable[[socket.socket], Asked] = Asked.accepted,
     is_handed_on: Callable[[Asked], bool] = lambda _: False,
 ) -> tuple[dict, Sequence[int]] | None:
-    """Returns in each process that was forked for one, and None when the tests are over."""
+    """Returns in each process that was forked for one, and None when the tests are over. Where something goes wrong
+    here, nothing is left of what runs.
+    """
     running: set[Running] = set()
+    here = os.getpid()
+    try:
+        return _next_job(running, listener, receive, is_handed_on)
+    except BaseException:
+        for one in running if os.getpid() == here else ():
+            one.see_off(has_ended=False)
+        raise
+
+
+def _next_job(
+    running: set[Running],
+    listener: socket.socket,
+    receive: Callable[[socket.socket], Asked],
+    is_handed_on: Callable[[Asked], bool],
+) -> tuple[dict, Sequence[int]] | None:
     while True:
         ready, _, _ = select.select([listener, sys.stdin, *(each for one in running for each in one.readable)], [], [])
         is_over = sys.stdin in ready

@@ -47,7 +47,9 @@ class Process:
 
     def __init__(self, asked: socket.socket, words: Sequence[str]) -> None:
         self._asked, self._words = asked, words
-        self.pid = int(asked.recv(32))
+        if not (pid := asked.recv(32)):
+            raise RuntimeError(f"{words} was not started: who was asked has said why on standard error")
+        self.pid = int(pid)
         self.returncode: int | None = None
 
     def poll(self) -> int | None:
@@ -144,9 +146,13 @@ def _forked(
 
 def forked(server: str, job: Mapping[str, object], words: Sequence[str], descriptors: Sequence[int]) -> Process:
     asked = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-    asked.connect(server)
-    socket.send_fds(asked, [marshal.dumps(job)], descriptors)
-    return Process(asked, words)
+    try:
+        asked.connect(server)
+        socket.send_fds(asked, [marshal.dumps(job)], descriptors)
+        return Process(asked, words)
+    except (OSError, RuntimeError):
+        asked.close()
+        raise
 
 
 def present_umask() -> int:
