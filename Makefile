@@ -34,8 +34,8 @@ $(READY): pyproject.toml tests/constraints/newest.txt
 # Each test of stored state on one of the databases; on the other by `make faults`, and by `make trixie` where it is of a
 # module that speaks to it. HOLDFAST_DATABASES=both: on both here.
 test: export HOLDFAST_DATABASES ?= either
-# A third of each property's examples: the runs on old libraries look for others, and `make faults` for ten times as many.
-test: export HOLDFAST_EXAMPLES ?= 0.3
+# A quarter of each property's examples: the runs on old libraries look for others, and `make faults` for ten times as many.
+test: export HOLDFAST_EXAMPLES ?= 0.25
 test: $(READY) ## all tests but those that take minutes each
 	$(BIN)/python $(PYTEST) -m 'not slow' $(if $(filter elsewhere,$(COVERED)),$(MEASURED:%=--ignore=%)) $(ARGS)
 
