@@ -55,7 +55,7 @@ RESOURCES = {
 }
 FIRST = "m0m"
 MOST_DAYS = 40  # the keys of the trust bundle end at some time
-ENDS_WITHIN = 80  # seconds, once all are there and content
+ENDS_WITHIN, EACH = 80, 4  # seconds, once all are there and content: and for each change, since they follow each other
 
 names = st.sets(st.sampled_from(sorted(RESOURCES)), min_size=1, max_size=2)
 node_ids = st.sampled_from(NODES)
@@ -267,7 +267,7 @@ class GuardedHeads(RuleBasedStateMachine):
         self.insisted |= {content for node in self.fleet.nodes.values() for content in node.refused}
         self.fleet.go_on(1)
         self.press.change(text_of(dict.fromkeys(RESOURCES, "last")))
-        for _ in range(ENDS_WITHIN):
+        for _ in range(ENDS_WITHIN + EACH * len(self.open_changes())):
             if not self.open_changes():
                 break
             self.fleet.go_on(1)
