@@ -17,7 +17,7 @@ through for what was revoked, and each join, new address or other change would n
 """
 
 from collections import defaultdict
-from collections.abc import Collection, Iterator, Mapping, Sequence, Set
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from functools import cached_property
 
@@ -138,7 +138,7 @@ class Gates:
             record = self._standing[row.change_id]
             if row.step is not Step.OFFERED or record.settled_at is not None or self._is_behind(row, rows):
                 continue
-            given = {record.change_id, *self._predecessors.get(record.change_id, ())}
+            given = self._with_predecessors([record.change_id])
             left = held - given
             new = {row.change_id for row in self._rows_of_newcomer(node_id, self._find_changes(rows), left, listed)}
             model = self._model(self._with_followers(left | new) - given)
@@ -152,8 +152,7 @@ class Gates:
 
     def _find_changes(self, rows: Sequence[ChangeNode]) -> set[int]:
         """The changes of which it is a node, or was one until it was given what stands in their place."""
-        given = {row.change_id for row in rows}
-        return given.union(*[self._predecessors.get(change_id, ()) for change_id in given])
+        return self._with_predecessors([row.change_id for row in rows])
 
     def _rows_of_newcomer(
         self, node_id: str, known: Set[int], held: Set[int], listed: Collection[str]
@@ -210,14 +209,23 @@ class Gates:
     def _with_followers(self, held: Set[int]) -> frozenset[int]:
         return with_followers(held, {change_id: record.follows for change_id, record in self._standing.items()})
 
+    def _with_predecessors(self, change_ids: Iterable[int]) -> set[int]:
+        """These, and those in whose place they stand."""
+        found: set[int] = set()
+        left = list(change_ids)
+        while left:
+            if (change_id := left.pop()) not in found:
+                found.add(change_id)
+                left += self._replaced.get(change_id, ())
+        return found
+
     @cached_property
-    def _predecessors(self) -> Mapping[int, Set[int]]:
-        """By change, those in whose place it stands: each is older, and so has its own by then."""
-        found: dict[int, Set[int]] = {}
-        for change_id in sorted(self._standing):
-            later = self._standing[change_id].superseded_by
-            if later is not None:
-                found[later] = {change_id, *found.get(change_id, ()), *found.get(later, ())}
+    def _replaced(self) -> Mapping[int, Sequence[int]]:
+        """By change, those in whose place it was put."""
+        found: dict[int, list[int]] = defaultdict(list)
+        for change_id, record in self._standing.items():
+            if record.superseded_by is not None:
+                found[record.superseded_by].append(change_id)
         return found
 
 
