@@ -32,6 +32,7 @@ import trio
 from sqlalchemy import func, select
 
 from benchmarks import coordinator_daemon as daemon
+from benchmarks.documents import verified_anew
 from benchmarks.figures import note
 from coordinator.base import interpreter
 from coordinator.database import schema
@@ -41,7 +42,7 @@ from snapshot.container import ChunkParts
 from snapshot.envelope import SNAPSHOT
 from snapshot.identifiers import HEAD, format_time
 from snapshot.verifier_state import VerifierState
-from snapshot.verify import Verified, verify
+from snapshot.verify import Verified
 from tests.coordinator.bundles import roots_of
 from tests.coordinator.daemon import running
 from tests.coordinator.founding import CLUSTER, Founded
@@ -134,7 +135,7 @@ class Node:
 
     def take(self, body: bytes, kind: str) -> Verified:
         kept: dict[str, bytes] = {}
-        verdict = verify(ChunkParts([body]), self.holder, kind=kind, now=time.time(), keep=kept.__setitem__)
+        verdict = verified_anew(ChunkParts([body]), self.holder, kind=kind, now=time.time(), keep=kept.__setitem__)
         assert isinstance(verdict, Verified), verdict
         self.holder = accepted(self.holder, verdict, kept)
         return verdict

@@ -25,7 +25,7 @@ from benchmarks.documents import routes
 from benchmarks.figures import note
 from coordinator.keys import signer
 from snapshot.manifest import SectionChange
-from snapshot.signature import pae, verify_signature
+from snapshot.signature import load_public_key, pae
 from snapshot.verifier_state import VerifierState
 from snapshot.verify import Verified
 from tests.store.cluster import BOOT, NOW, Cluster, Node
@@ -61,7 +61,8 @@ class Floor:
 
     def __call__(self, document: signer.SignedDocument) -> None:
         signed = document.signatures[0][1]
-        verify_signature(self.key.algorithm, self.key.public_key, pae("snapshot", document.envelope_bytes), signed)
+        verifies = load_public_key(self.key.algorithm, self.key.public_key)
+        assert verifies(pae("snapshot", document.envelope_bytes), signed)
         with self.place.with_suffix(".new").open("wb") as file:
             for data in document.sections:
                 sha256(data).digest()

@@ -19,14 +19,14 @@ import time
 from dataclasses import replace
 from pathlib import Path
 
-from benchmarks.documents import KIB, MIB, NOW, Cluster, base64_text, pieces, prose, routes, sections
+from benchmarks.documents import KIB, MIB, NOW, Cluster, base64_text, pieces, prose, routes, sections, verified_anew
 from benchmarks.figures import note
 from coordinator.keys import signer
 from holdfast.node import context
 from snapshot.container import ChunkParts
 from snapshot.envelope import INCREMENT
 from snapshot.manifest import SectionChange
-from snapshot.signature import pae, verify_signature
+from snapshot.signature import load_public_key, pae
 from snapshot.verify import verify
 
 SIZES = [(1 * KIB, 1 * KIB), (100 * KIB, 100 * KIB), (1 * MIB, 10 * KIB), (10 * MIB, 100 * KIB), (100 * MIB, MIB - 64)]
@@ -68,7 +68,8 @@ def _floor(cluster, document):
     hashlib.sha256(document.manifest_bytes).digest()
     key_id, signature = document.signatures[0]
     key = cluster.holder.bundle.keys[key_id]
-    verify_signature(key.algorithm, key.public_key, pae("snapshot", document.envelope_bytes), signature)
+    verifies = load_public_key(key.algorithm, key.public_key)
+    assert verifies(pae("snapshot", document.envelope_bytes), signature)
     for data in document.sections:
         hashlib.sha256(data).digest()
         json.loads(data)
@@ -116,7 +117,7 @@ def _increment(cluster, total):
     change = pieces(increment)
 
     def apply():
-        verify(ChunkParts(change), holder, kind=INCREMENT, now=NOW)
+        verified_anew(ChunkParts(change), holder, kind=INCREMENT, now=NOW)
 
     whole, one = _interleaved(3, lambda: cluster.verified(container), apply)
     print(
