@@ -216,11 +216,11 @@ class Gates:
         while left:
             if (change_id := left.pop()) not in found:
                 found.add(change_id)
-                left += self._replaced.get(change_id, ())
+                left += self._direct_predecessors.get(change_id, ())
         return found
 
     @cached_property
-    def _replaced(self) -> Mapping[int, Sequence[int]]:
+    def _direct_predecessors(self) -> Mapping[int, Sequence[int]]:
         """By change, those in whose place it was put."""
         found: dict[int, list[int]] = defaultdict(list)
         for change_id, record in self._standing.items():
