@@ -1,10 +1,7 @@
 """The packages under a real systemd: python -m tests.systemd [--packages DIR] [--until STEP] [--hold]. Needs root."""
 
 import argparse
-import contextlib
-import fcntl
 import os
-import shutil
 import signal
 import sys
 import time
@@ -14,9 +11,10 @@ from pathlib import Path
 from tests.systemd import arrival, change, consumers, faults, probation, reading, sealing
 from tests.systemd.debs import Packages
 from tests.systemd.lab import Lab, laboratory
-from tests.systemd.machines import Machine, unmount_below
+from tests.systemd.machines import Machine
 from tests.systemd.step import Step, StepFailed, name_of
 from tests.systemd.trees import TreeError
+from tests.systemd.work import work_folder
 
 STEPS: tuple[Step, ...] = (
     *arrival.STEPS,
@@ -40,7 +38,7 @@ def main() -> int:
     began = time.monotonic()
     try:
         packages = Packages.found(asked.packages)
-        with _work() as folder, laboratory(packages, folder) as lab:
+        with work_folder(WORK) as folder, laboratory(packages, folder) as lab:
             _say("trees", [f"{time.monotonic() - began:5.1f} s"])
             done = _run(lab, asked)
     except (TreeError, FileNotFoundError) as error:
@@ -98,24 +96,6 @@ def _hold(lab: Lab) -> None:
         print(f"{machine.name}: {machine.entrance}")
     print("The machines stay up until Ctrl-C.", flush=True)
     signal.pause()
-
-
-@contextlib.contextmanager
-def _work() -> Iterator[Path]:
-    """The run's folder. What a run left that was killed is cleared first; two at once are refused."""
-    WORK.mkdir(parents=True, exist_ok=True)
-    descriptor = os.open(WORK, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        sys.exit(f"systemd-test: another run holds {WORK}")
-    try:
-        unmount_below(WORK)
-        yield WORK
-    finally:
-        unmount_below(WORK)
-        shutil.rmtree(WORK, ignore_errors=True)
-        os.close(descriptor)
 
 
 def _arguments() -> argparse.Namespace:
