@@ -44,12 +44,10 @@ def server_context(shown: KeyPair) -> ssl.SSLContext:
 
     Of what was read once: files may be in the middle of their exchange. ssl.SSLError where the key does not fit.
     """
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.minimum_version = ssl.TLSVersion.TLSv1_3
+    context = _context(ssl.PROTOCOL_TLS_SERVER)
     with _in_memory(shown.certificate_pem) as certificate, _in_memory(shown.key_pem) as key:
         context.load_cert_chain(certificate, key, password=_no_password)
     context.num_tickets = 0
-    context.set_alpn_protocols(["http/1.1"])
     return context
 
 
@@ -128,6 +126,14 @@ def trust(context: ssl.SSLContext, ders: Iterable[bytes]) -> None:
                 context.load_verify_locations(cadata=pem)
 
 
+def tell_cuts(context: ssl.SSLContext) -> ssl.SSLContext:
+    """A connection that ends without TLS's own end is a failure (threats D-46). Python before 3.11.4, which Debian 12
+    has, would call it an end beside OpenSSL 3: whoever stands between could end a message early.
+    """
+    context.options &= ~ssl.OP_IGNORE_UNEXPECTED_EOF
+    return context
+
+
 def alert_of(error: BaseException) -> str:
     """What TLS or the socket says of a failure: the end of the chain of causes."""
     error = _root(error)
@@ -180,10 +186,15 @@ def _no_password() -> str:
     return ""
 
 
-def _client_context(identity: TlsIdentity | None) -> ssl.SSLContext:
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+def _context(protocol: int) -> ssl.SSLContext:
+    context = tell_cuts(ssl.SSLContext(protocol))
     context.minimum_version = ssl.TLSVersion.TLSv1_3
     context.set_alpn_protocols(["http/1.1"])
+    return context
+
+
+def _client_context(identity: TlsIdentity | None) -> ssl.SSLContext:
+    context = _context(ssl.PROTOCOL_TLS_CLIENT)
     if identity is not None:
         context.load_cert_chain(identity.certificate, identity.key)
     return context

@@ -15,7 +15,15 @@ from hypothesis import strategies as st
 
 from tests.examples import examples
 from tests.wire.lab import node, tcp_listener
-from wire.tls_contexts import server_context, unchecked_context
+from wire.tls_contexts import (
+    SYSTEM_ROOTS,
+    authority_context,
+    pinned_context,
+    pinned_server_context,
+    public_context,
+    server_context,
+    unchecked_context,
+)
 from wire.tls_stream import TURN_BYTES, TURN_READS, TlsStream
 
 Client = trio.SSLStream
@@ -155,6 +163,16 @@ async def test_the_end_is_said_and_heard(tmp_path: Path) -> None:
             nursery.start_soon(client.aclose)
             assert await server.receive_some() == b""
             await server.aclose()
+
+
+def test_no_version_of_python_lets_a_cut_pass_for_an_end(tmp_path: Path) -> None:
+    """threats D-46: before 3.11.4 its contexts did, beside OpenSSL 3."""
+    identity, der = node(tmp_path, "server")
+    shown = identity.read()
+    of_servers = (server_context(shown), pinned_server_context(shown, [der]))
+    of_clients = (unchecked_context(), authority_context(identity.certificate), pinned_context([der]))
+    for context in (*of_servers, *of_clients, public_context(SYSTEM_ROOTS)):
+        assert not context.options & ssl.OP_IGNORE_UNEXPECTED_EOF
 
 
 async def test_an_end_that_is_not_said_is_a_cut(tmp_path: Path) -> None:
