@@ -1,7 +1,7 @@
 # `make test` sets everything up by itself and runs all tests; `make ci` is what has to pass before anything lands.
 # `make help` lists what there is: each target that has a line behind `##`.
 VENV   := .venv
-PYTHON ?= $(shell command -v python3.11 || command -v python3)
+PYTHON := $(or $(PYTHON),$(shell tools/python))
 BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready
 

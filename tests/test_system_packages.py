@@ -1,4 +1,6 @@
-"""tools/system-packages: what is missing is installed, or said with a command that works as it stands."""
+"""tools/python: which interpreter all is run by. tools/system-packages: what is missing is installed, or said with a
+command that works as it stands.
+"""
 
 import os
 import pwd
@@ -52,6 +54,25 @@ def run(*words, python):
     command = [*become, "bash", "-s", *words]
     text = SCRIPT.read_text()  # by standard input: the clone may be for root alone
     return subprocess.run(command, input=text, env=environment, cwd="/", capture_output=True, text=True, check=False)
+
+
+def chosen(place, debians_own):
+    """Of that one, beside a whole one in the path."""
+    text = (ROOT / "tools" / "python").read_text().replace("/usr/bin/python3", str(debians_own))
+    (place / "python3.11").write_text(WHOLE)
+    (place / "python3.11").chmod(0o755)
+    done = subprocess.run(
+        ["sh", "-s"], input=text, env={"PATH": f"{place}:/usr/bin:/bin"}, capture_output=True, text=True, check=True
+    )
+    return Path(done.stdout.strip())
+
+
+def test_what_debian_has_is_taken_where_it_serves(place):
+    """The packages run on it; whatever else the path has may be built otherwise."""
+    assert chosen(place, interpreter(place, WHOLE)) == place / "python"
+    for other in (OLD, WITHOUT_VENV):
+        assert chosen(place, interpreter(place, other)) == place / "python3.11"
+    assert chosen(place, place / "missing") == place / "python3.11"
 
 
 def test_what_is_missing_is_said_with_one_command(place):

@@ -40,6 +40,13 @@ def made(founded: Founded, to: Path, now: float | None = None, **members: object
     return backup.make(wanted(founded, to, **members), actor="uid:0", now=now or founded.now)
 
 
+def database_of(done: backup.MadeBackup, to: Path) -> Path:
+    to.joinpath("database.sqlite3").unlink(missing_ok=True)
+    with tarfile.open(done.file) as archive:
+        to.joinpath("database.sqlite3").write_bytes(archive.extractfile("database.sqlite3").read())
+    return to / "database.sqlite3"
+
+
 def refusal(operation: Callable[[], object]) -> Refused:
     with pytest.raises(Refused) as caught:
         operation()
@@ -122,9 +129,7 @@ def test_while_others_write_it_is_one_moment(founded: Founded, to: Path):
         database.close()
     counts = []
     for each in done:
-        with tarfile.open(each.file) as archive:
-            archive.extract("database.sqlite3", to, filter="data")
-        with sqlite3.connect(to / "database.sqlite3") as copy:
+        with sqlite3.connect(database_of(each, to)) as copy:
             rows = dict(copy.execute("SELECT action, count(*) FROM audit GROUP BY action"))
         copy.close()
         counts.append(rows.get("one", 0))
@@ -309,9 +314,7 @@ def test_what_a_daemon_would_start_from_is_what_was_there(founded: Founded, to: 
     declarations.apply(daemon.coordinator.database, {"state.yaml": STATE}, actor="root", now=founded.now)
     done = made(founded, to)
     daemon.coordinator.database.close()
-    with tarfile.open(done.file) as archive:
-        archive.extract("database.sqlite3", tmp_path / "out", filter="data")
-    copy = Database(f"sqlite:///{tmp_path}/out/database.sqlite3")
+    copy = Database(f"sqlite:///{database_of(done, tmp_path)}")
     with copy.read() as transaction:
         assert len(transaction.rows(select(schema.resources))) > 5
     copy.close()
