@@ -155,7 +155,13 @@ def is_of_unknown_authority(error: BaseException) -> bool:
 def is_tls(error: BaseException) -> bool:
     """Whether TLS refused, and not the network broke."""
     root = _root(error)
-    return isinstance(root, ssl.SSLError) and not isinstance(root, ssl.SSLEOFError | ssl.SSLZeroReturnError)
+    return isinstance(root, ssl.SSLError) and not _is_cut(root)
+
+
+def _is_cut(error: ssl.SSLError) -> bool:
+    """Before Python 3.11.4 it has no class of its own."""
+    has_class = isinstance(error, ssl.SSLEOFError | ssl.SSLZeroReturnError)
+    return has_class or error.reason == "UNEXPECTED_EOF_WHILE_READING"
 
 
 def _root(error: BaseException) -> BaseException:
