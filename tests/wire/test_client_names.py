@@ -68,6 +68,18 @@ class World:
         return "ok"
 
 
+async def two_listeners():
+    """On two addresses at one port: a port that is free at one may be somebody's at the other."""
+    for _ in range(100):
+        first = (await trio.open_tcp_listeners(0, host="127.0.0.1"))[0]
+        port = first.socket.getsockname()[1]
+        try:
+            return first, (await trio.open_tcp_listeners(port, host="127.0.0.2"))[0], port
+        except OSError:
+            await first.aclose()
+    raise AssertionError("no port is free at both addresses")
+
+
 @asynccontextmanager
 async def serving(tmp_path, name=NAME, believed=OURS):
     (tmp_path / "ca.pem").write_bytes(believed.certificate_pem)
@@ -75,9 +87,7 @@ async def serving(tmp_path, name=NAME, believed=OURS):
     trio.socket.set_custom_hostname_resolver(names)
     shown, routes = issued(OURS, name), Routes(get("/", text("root")))
     servers = [Server("join", routes, ServerAuthTransport(shown, REMOTE), REMOTE) for _ in range(2)]
-    first = (await trio.open_tcp_listeners(0, host="127.0.0.1"))[0]
-    port = first.socket.getsockname()[1]
-    second = (await trio.open_tcp_listeners(port, host="127.0.0.2"))[0]
+    first, second, port = await two_listeners()
     async with trio.open_nursery() as nursery:
         await nursery.start(servers[0].serve, first)
         await nursery.start(servers[1].serve, second)
