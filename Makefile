@@ -11,10 +11,10 @@ READY  := $(VENV)/.ready
 PINNED = install --quiet --disable-pip-version-check --require-hashes --no-deps -r
 OURS   := install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
 
-# Three times as many tests at a time as there are processors: journeys wait most of their time. WORKERS=0 runs them one after the other
+# Four times as many tests at a time as there are processors: journeys wait most of their time. WORKERS=0 runs them one after the other
 # in one process, as a debugger wants it. A file stays with one worker, in its order (tests/order.py): what its tests
 # share is made once, and nobody meets a world that a later test has changed. ARGS is for pytest.
-WORKERS ?= $(shell echo $$((3 * $$(nproc))))
+WORKERS ?= $(shell echo $$((4 * $$(nproc))))
 # In CI a run's examples are always the same ones, and no other run's (tests/examples.py).
 SEED    := 0
 PYTEST   = -m pytest --numprocesses=$(WORKERS) --dist=loadfile $(if $(CI),--hypothesis-seed=$(SEED))

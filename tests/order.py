@@ -1,14 +1,15 @@
 """In which order tests are run, and which of them one after the other by the same process.
 
 A file stays with one worker, in its order: what its tests share is made once. Journeys wait for timers of real
-programs, for three quarters of their time: so two workers of three take those first and the third all else, and the
-processors have work throughout. Were all of them at journeys first, a third of the processors' time would go unused for
-as long as there are any; begun last, a run would end with one that waits and nobody beside it. Of those two workers one
-takes the long journeys first, which wait the most, and the other the short ones: were all at the long ones first, a
-fifth of the processors' time would go unused meanwhile. Where the tests of a journey share nothing, each goes to
-whoever is free. The house's own rules are one unit: all of them read the whole source; so are the files that ask one S3
-server. Then the files that take longest, of which some have one test: a model that is begun last keeps one worker while
-the others have nothing left.
+programs, for three quarters of their time: so three workers of four take those first and the fourth all else, and the
+processors have work throughout. Were all of them at journeys first, a third of the processors' time would go unused
+for as long as there are any; begun last, a run would end with one that waits and nobody beside it; with two workers
+of three a tenth of it to a fifth went unused, by how fast the machine was, since waits last as long on any. Of those
+three workers two take the long journeys first, which wait the most, and one the short ones: were all at the long ones
+first, a fifth of the processors' time would go unused meanwhile. Where the tests of a journey share nothing, each
+goes to whoever is free. The house's own rules are one unit: all of them read the whole source; so are the files that
+ask one S3 server. Then the files that take longest, of which some have one test: a model that is begun last keeps one
+worker while the others have nothing left.
 """
 
 from collections import Counter
@@ -107,10 +108,10 @@ def next_unit(waiting: Iterable[str], worker: int) -> str:
     those are its kind, or of any.
     """
     waiting = list(waiting)
-    if worker % 3 == 0:
+    if worker % 4 == 0:
         return next((each for each in waiting if not each.startswith(_JOURNEYS)), waiting[0])
     journeys = [each for each in waiting if each.startswith(_JOURNEYS)] or waiting
-    is_long = worker % 3 == 1
+    is_long = worker % 2 == 1
     return next((each for each in journeys if (_file(each) in LONG_JOURNEYS) == is_long), journeys[0])
 
 

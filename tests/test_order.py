@@ -18,15 +18,15 @@ def test_journeys_are_first_then_what_is_long_then_the_files_with_the_most_tests
     assert in_order(*few, *many, *long, *longest, *journey) == [*journey, *longest, *long, *many, *few]
 
 
-def test_of_three_workers_two_take_journeys_first_and_none_goes_without_work():
+def test_of_four_workers_three_take_journeys_first_and_none_goes_without_work():
     long = [f"{order.LONG_JOURNEYS[1]}::a", order.LONG_JOURNEYS[0]]
     short = [f"{APART}::a", TOGETHER]
     waiting = [*long, *short, FEW, MANY]
-    assert [order.next_unit(waiting, worker) for worker in range(6)] == [FEW, long[0], short[0]] * 2
-    assert [order.next_unit([*long, FEW], worker) for worker in range(3)] == [FEW, long[0], long[0]]
-    assert [order.next_unit([*short, FEW], worker) for worker in range(3)] == [FEW, short[0], short[0]]
-    assert [order.next_unit(short, worker) for worker in range(3)] == [short[0]] * 3
-    assert [order.next_unit([FEW, MANY], worker) for worker in range(3)] == [FEW] * 3
+    assert [order.next_unit(waiting, worker) for worker in range(8)] == [FEW, long[0], short[0], long[0]] * 2
+    assert [order.next_unit([*long, FEW], worker) for worker in range(4)] == [FEW, long[0], long[0], long[0]]
+    assert [order.next_unit([*short, FEW], worker) for worker in range(4)] == [FEW, short[0], short[0], short[0]]
+    assert [order.next_unit(short, worker) for worker in range(4)] == [short[0]] * 4
+    assert [order.next_unit([FEW, MANY], worker) for worker in range(4)] == [FEW] * 4
 
 
 def test_each_worker_begins_elsewhere_and_comes_to_the_same_order():
