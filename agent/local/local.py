@@ -85,6 +85,7 @@ def build(
         node.now,
         random.uniform,
         on_told=lambda name: _note_answer(name, services, running, node),
+        on_remembered=node.tell_news,
         may_tell=node.has_confirmed_roots,
     )
     watching = WatchApi(views, node.threads, active)

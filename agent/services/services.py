@@ -97,6 +97,7 @@ class Services:
     uniform: Callable[[float, float], float]
     settle_s: float = SETTLE_S
     on_told: Callable[[str], None] = lambda _: None
+    on_remembered: Callable[[], None] = lambda: None  # of a process before: whoever waits for it looks again
     may_tell: Callable[[], bool] = lambda: True
     notified: dict[str, Notified] = field(default_factory=dict)
     telling: set[str] = field(default_factory=set)  # those that are told at this moment
@@ -108,6 +109,8 @@ class Services:
             before = Notified.from_table(kept.get(service.name))
             if before is not None:
                 self.notified[service.name] = before
+        if self.notified:
+            self.on_remembered()
         async with trio.open_nursery() as nursery:
             for service in self.services:
                 nursery.start_soon(self._follow, service)

@@ -12,6 +12,7 @@ from agent.services.notifiers import Told
 from agent.services.probation_terms import ANSWERED_S, probation_terms
 from snapshot.identifiers import HEAD
 from store.base.records import ProbationTerms
+from tests.fakes.clock import Inline
 from tests.fakes.cluster import DAY, HOUR, listing
 from tests.journeys.lab import ROUTES, lab
 from tests.world import elapsed
@@ -361,6 +362,30 @@ async def test_a_check_that_fails_after_the_reboot(tmp_path, mock_clock):
             await one.until_active(ROUTES, 1)
         async with one.agent():
             assert one.version(ROUTES) == 1
+
+
+class LateTable(Inline):
+    """What services were told before is read when everything else of a start is over."""
+
+    async def read(self, operation, *arguments, **named):
+        if getattr(operation, "__name__", "") == "items":
+            await trio.sleep(1)
+        return await super().read(operation, *arguments, **named)
+
+
+async def test_what_was_told_before_is_asked_of_also_where_that_is_read_late(tmp_path, mock_clock):
+    """A restart while nobody else is there: nothing else happens that would have it look again"""
+    async with proxied(tmp_path, mock_clock) as (one, health):
+        async with one.agent():
+            await one.settled()
+            await on_probation(one, probation_s=DAY)
+            await trio.sleep(10)
+        one.server.down = True
+        one.threads = LateTable
+        health.asked.clear()
+        async with one.agent():
+            await trio.sleep(15)
+            assert len(health.asked) == 2
 
 
 async def test_a_crash_loop_goes_back_at_the_start(tmp_path, mock_clock):
