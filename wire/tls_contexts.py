@@ -126,14 +126,6 @@ def trust(context: ssl.SSLContext, ders: Iterable[bytes]) -> None:
                 context.load_verify_locations(cadata=pem)
 
 
-def tell_cuts(context: ssl.SSLContext) -> ssl.SSLContext:
-    """A connection that ends without TLS's own end is a failure (threats D-46). Python before 3.11.4, which Debian 12
-    has, would call it an end beside OpenSSL 3: whoever stands between could end a message early.
-    """
-    context.options &= ~ssl.OP_IGNORE_UNEXPECTED_EOF
-    return context
-
-
 def alert_of(error: BaseException) -> str:
     """What TLS or the socket says of a failure: the end of the chain of causes."""
     error = _root(error)
@@ -193,7 +185,11 @@ def _no_password() -> str:
 
 
 def _context(protocol: int) -> ssl.SSLContext:
-    context = tell_cuts(ssl.SSLContext(protocol))
+    """A connection that ends without TLS's own end is a failure (threats D-46). Python before 3.11.4, which Debian 12
+    has, would call it an end beside OpenSSL 3: whoever stands between could end a message early.
+    """
+    context = ssl.SSLContext(protocol)
+    context.options &= ~ssl.OP_IGNORE_UNEXPECTED_EOF
     context.minimum_version = ssl.TLSVersion.TLSv1_3
     context.set_alpn_protocols(["http/1.1"])
     return context
