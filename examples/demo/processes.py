@@ -69,9 +69,12 @@ class Processes:
         self.running.clear()
 
 
-def free_ports(count: int, host: str = "127.0.0.1") -> list[int]:
-    """TCP ports that nobody uses, below those that the kernel gives to whoever asks for any: nobody comes between."""
-    all_below = range(LOWEST_PORT, int(GIVEN_BY_THE_KERNEL.read_text().split()[0]))
+def free_ports(count: int, host: str = "127.0.0.1", place: int = 0, places: int = 1) -> list[int]:
+    """TCP ports that nobody uses, below those that the kernel gives to whoever asks for any: nobody comes between.
+
+    Where so many look at a time, each has a place: what one has found is no other's before somebody listens there.
+    """
+    all_below = range(LOWEST_PORT + place, int(GIVEN_BY_THE_KERNEL.read_text().split()[0]), places)
     below = secrets.SystemRandom().sample(all_below, min(len(all_below), TRIED_EACH * count))
     found: list[int] = []
     with contextlib.ExitStack() as held:

@@ -34,13 +34,13 @@ from coordinator.runtime import recovering
 from coordinator.runtime.recovering import _keep
 from coordinator.setup import begin_history, configuration, pin_identity
 from coordinator.setup.opening import with_history
-from examples.demo.processes import free_ports
 from snapshot import canonical
 from tests.coordinator import entered
 from tests.coordinator.daemon import Running, running
 from tests.coordinator.founding import Founded
 from tests.coordinator.owners import OWNERS
 from tests.coordinator.sets import FIRST, SECOND, THIRD, Coordinators
+from tests.world.ports import free_ports
 from wire.certificate import fingerprint
 from wire.client import ClientError, Deadlines
 from wire.messages import BadMessageError

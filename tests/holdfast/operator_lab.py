@@ -11,11 +11,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from examples.demo.processes import free_ports
 from holdfast.ctl.endpoint import Socket
 from holdfast.ctl.socket import CoordinatorClient
 from tests.world import programs
 from tests.world.pauses import pauses
+from tests.world.ports import free_ports
 from tests.world.programs import Process, Ran
 from wire.operators.operator_answers import JoinFacts
 

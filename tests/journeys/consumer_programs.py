@@ -18,9 +18,10 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from examples.demo.processes import Processes, free_ports
+from examples.demo.processes import Processes
 from tests.citations import ROOT
 from tests.journeys.gateway import Gateway
+from tests.world.ports import free_ports
 
 EXAMPLES = ROOT / "examples/consumers"
 SCRIPTS = Path(sys.executable).parent

@@ -12,12 +12,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from examples.demo.processes import free_ports
 from tests.documented_blocks import Block, blocks
 from tests.fakes.storage import own_address
 from tests.journeys.page_kinds import ASKS, not_printed
 from tests.journeys.page_world import WITHIN_S, Ran, World
 from tests.world.pauses import pauses
+from tests.world.ports import free_ports
 
 DATABASE = "postgresql+psycopg://holdfast@db.example/holdfast"
 PAGE = "docs/operating.md"

@@ -13,10 +13,11 @@ import time
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from examples.demo.processes import Processes, free_ports
+from examples.demo.processes import Processes
 from tests.citations import ROOT
 from tests.world import programs
 from tests.world.pauses import pauses
+from tests.world.ports import free_ports
 
 WITHIN_S = 120.0  # on a machine that has other work
 PASSPHRASE = "swordfish"

@@ -4,10 +4,10 @@ import re
 
 import pytest
 
-from examples.demo.processes import free_ports
 from tests.fakes.storage import own_address
 from tests.holdfast.operator_lab import UNGUARDED, Lab, running
 from tests.journeys.gateway import FABRIC, Gateway
+from tests.world.ports import free_ports
 
 
 @pytest.fixture

@@ -12,8 +12,9 @@ import time
 import pytest
 
 from examples.demo.gateway import Gateway
-from examples.demo.processes import Processes, free_ports
+from examples.demo.processes import Processes
 from tests.citations import ROOT
+from tests.world.ports import free_ports
 
 GATEWAY = ROOT / "examples" / "gateway" / "gateway.py"
 PYTHON_GATEWAY = GATEWAY.with_name("python_gateway.py")

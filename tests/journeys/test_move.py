@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from examples.demo.processes import free_ports
 from tests.citations import ROOT
 from tests.holdfast.operator_lab import UNGUARDED, Lab
 from tests.journeys.gateway import FABRIC, Gateway, declare
 from tests.journeys.test_restored_backup import until
 from tests.journeys.test_revocation import may
+from tests.world.ports import free_ports
 from tests.world.programs import Ran
 
 

@@ -11,12 +11,12 @@ from pathlib import Path
 
 import pytest
 
-from examples.demo.processes import free_ports
 from tests.fakes.storage import own_address
 from tests.holdfast.operator_lab import UNGUARDED, Lab
 from tests.journeys.gateway import FABRIC, Gateway, until_published
 from tests.journeys.test_storage_nodes import standing
 from tests.world.pauses import pauses
+from tests.world.ports import free_ports
 from wire.certificate import fingerprint, make_identity
 
 NGINX = shutil.which("nginx", path="/usr/sbin:/usr/bin")

@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from examples.demo.processes import free_ports
 from tests.coordinator import postgresql
 from tests.fakes.storage import own_address
 from tests.holdfast.operator_lab import Lab, second_of
 from tests.journeys import edges
 from tests.journeys.edges import Edges
 from tests.journeys.test_rollout_killed import NAMES, NEW, SLOW, WHOLE, begin, given, hold, kill, rings, timeline
+from tests.world.ports import free_ports
 
 
 @pytest.fixture

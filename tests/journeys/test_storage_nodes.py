@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from examples.demo.processes import free_ports
 from tests.fakes.storage import own_address
 from tests.holdfast.operator_lab import UNGUARDED
 from tests.journeys.gateway import FABRIC, Gateway, until_published
+from tests.world.ports import free_ports
 
 STORES = """\
 ---

@@ -10,12 +10,12 @@ from pathlib import Path
 
 import pytest
 
-from examples.demo.processes import free_ports
 from tests.documented_blocks import blocks
 from tests.fakes.storage import own_address
 from tests.holdfast.operator_lab import UNGUARDED, Lab
 from tests.journeys.gateway import FABRIC, Gateway, until_published
 from tests.journeys.test_storage_nodes import certificate_of
+from tests.world.ports import free_ports
 
 POLICY = """\
 ---

@@ -16,10 +16,10 @@ from pathlib import Path
 import pytest
 from packaging.requirements import Requirement
 
-from examples.demo.processes import free_ports
 from tests.citations import ROOT
 from tests.documented_blocks import Block, blocks
 from tests.world import programs
+from tests.world.ports import free_ports
 
 HEX = re.compile(r"[0-9a-f]{8,}(\.\.\.)?")
 LASTS = re.compile(r"\d+ (d|h|min|s)( \d+ (h|min|s))?")

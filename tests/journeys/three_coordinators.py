@@ -5,9 +5,9 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from examples.demo.processes import free_ports
 from tests.fakes.storage import own_address
 from tests.holdfast.operator_lab import Lab, declare_coordinators, introduce, prepared_of, running
+from tests.world.ports import free_ports
 
 NAMES = ("coordinator-1", "coordinator-2", "coordinator-3")
 Three = tuple[Lab, Lab, Lab]

@@ -1,0 +1,12 @@
+"""Ports for programs that are told theirs: of each worker of a run others, since a program listens some time after its
+port was looked for, and by then another worker would have found it free, too.
+"""
+
+import os
+
+from examples.demo import processes
+
+
+def free_ports(count: int, host: str = "127.0.0.1") -> list[int]:
+    worker, workers = os.environ.get("PYTEST_XDIST_WORKER", "gw0"), os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1")
+    return processes.free_ports(count, host, int(worker.removeprefix("gw")), int(workers))
