@@ -29,6 +29,8 @@ def a_service_moves(world: World) -> None:
     world.screen.did("holdfastctl apply -f 3-a-service-moves.yaml", printed, lines=9)
     with world.screen.watching(lambda: world.screen.nodes(world.all_nodes)):
         _wait_for(world, INTRANET, FRANKFURT)
+        claim = f"every request of a second is answered by {FRANKFURT}"
+        world.proof.wait(claim, lambda: world.stream.is_steady(FRANKFURT), ARRIVES_S, lambda: world.stream.last)
         world.stream.expected = FRANKFURT
         _wait_for_version(world, EGRESS, SERVICE, held)
     world.proof.that("the service moved: the intranet answers from Frankfurt", True)

@@ -129,6 +129,23 @@ def test_the_stream_counts_what_came_from_the_wrong_place():
     assert stream.sent > 4
 
 
+def test_the_stream_is_steady_once_nothing_else_has_come_for_a_while():
+    """Not by the first answers of a new place: one of before may come after them."""
+    stream = traffic.Stream(0, "www")
+    for answer, times in (
+        ((200, "there"), traffic.STEADY - 1),
+        ((200, "here"), 1),
+        ((200, "there"), traffic.STEADY - 1),
+    ):
+        for _ in range(times):
+            stream.note(*answer)
+            assert not stream.is_steady("there")
+    stream.note(200, "there")
+    assert stream.is_steady("there") and not stream.is_steady("here")
+    stream.note(503, "there")
+    assert not stream.is_steady("there")
+
+
 def test_nobody_to_answer_is_a_failure():
     with socket.socket() as held:  # so that nobody else comes to listen there
         held.bind(("127.0.0.1", 0))
