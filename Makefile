@@ -54,7 +54,7 @@ demo-packages:
 demo: $(VENV)/.demo ## the main job from end to end in a temporary directory; KEEP=1 leaves it running
 	@$(BIN)/python -m examples.demo $(if $(filter-out 0 no,$(KEEP)),--keep)
 
-# For every minute: no process is started, and no socket opened.
+# For every minute: no coordinator and no agent runs, and nobody is asked over a network.
 CHECKS := $(wildcard tests/test_*.py) tests/snapshot
 check: lint types ## lint, types, the house's own rules, and the document core
 	$(BIN)/python $(PYTEST) -q $(CHECKS) $(ARGS)
