@@ -84,6 +84,9 @@ def traffic_flows(world: World) -> None:
     )  # fmt: skip
     world.stream.expected = AMSTERDAM
     world.stream.start()
+    claim = f"every request of a second is answered by {AMSTERDAM}"
+    world.proof.wait(claim, lambda: world.stream.is_steady(AMSTERDAM), START_S, lambda: world.stream.last)
+    world.stream.count_anew()
     world.screen.say("From here on twenty requests a second go through it, until the end.")
 
 

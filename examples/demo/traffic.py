@@ -54,6 +54,10 @@ class Stream:
         """
         return self.last == (http.client.OK, body) and self.alike >= STEADY
 
+    def count_anew(self) -> None:
+        """What was asked before this is nobody's claim."""
+        self.sent, self.failed = 0, []
+
     def end(self) -> None:
         self._over.set()
         if self._thread is not None:

@@ -146,6 +146,21 @@ def test_the_stream_is_steady_once_nothing_else_has_come_for_a_while():
     assert not stream.is_steady("there")
 
 
+def test_the_stream_counts_anew_once_its_first_place_is_steady():
+    """Of a server that has only just been given its first configuration a process of before may answer: 404."""
+    all_given = threading.Event()
+    with answering([(404, "nobody"), (200, "here"), (503, "here"), (200, "here")], all_given) as port:
+        stream = traffic.Stream(port, "www", expected="here")
+        stream.note(404, "nobody")
+        stream.failed.append((404, "nobody"))
+        stream.count_anew()
+        assert (stream.sent, stream.failed) == (0, [])
+        stream.start()
+        assert all_given.wait(30)
+        stream.end()
+    assert stream.failed == [(404, "nobody"), (503, "here")]
+
+
 def test_nobody_to_answer_is_a_failure():
     with socket.socket() as held:  # so that nobody else comes to listen there
         held.bind(("127.0.0.1", 0))
