@@ -12,8 +12,8 @@ from tests.citations import ROOT
 
 KILLS, READS = 8, 30
 
-WRITER = """
-import sys
+WRITERS = """
+import os, sys
 from dataclasses import replace
 from pathlib import Path
 from tests.agent.test_entry_files import projected, projection, service
@@ -28,30 +28,57 @@ def scopes(number):
     yield service({"settings": number})
     yield projected("route_policy", {"routes.00": {"n": number}, "routes.01": {"more": number}})
 
-made = projection(Path(sys.argv[1]))
-for number, _ in enumerate(sys.stdin, start=int(sys.argv[2])):
-    made.project(number, scopes(number), float(number))
-    print(number, flush=True)
+def write(folder, number):
+    made = projection(folder)
+    while True:
+        made.project(number, scopes(number), float(number))
+        print(os.getpid(), flush=True)
+        number += 1
+        while os.read(0, 1) != b"+":
+            pass
+
+while word := os.read(0, 1):
+    if word == b"#":  # what the one before has left is not asked for any more
+        number = int(os.read(0, 6))
+        child = os.fork()
+        if child == 0:
+            write(Path(sys.argv[1]), number)
+        os.waitpid(child, 0)
+        print(0, flush=True)
 """
 
 
-def start(folder: Path, number: int) -> "subprocess.Popen[str]":
-    """It makes one for each line that it is sent, and says so; it has made one."""
-    words = [sys.executable, "-c", WRITER, str(folder), str(number)]
-    process = subprocess.Popen(
-        words, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env={**os.environ, "PYTHONPATH": "."}
-    )
-    assert process.stdout is not None
-    demand(process)
-    assert process.stdout.readline()
-    return process
+class Writers:
+    """One after the other, each forked from one process that has imported what they need."""
 
+    def __init__(self, folder: Path) -> None:
+        self._process = subprocess.Popen(
+            [sys.executable, "-c", WRITERS, str(folder)], cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+            env={**os.environ, "PYTHONPATH": "."},
+        )  # fmt: skip
+        assert self._process.stdin is not None and self._process.stdout is not None
+        self._to, self._said = self._process.stdin, self._process.stdout
 
-def demand(process: "subprocess.Popen[str]") -> None:
-    """One more; nobody waits for it."""
-    assert process.stdin is not None
-    process.stdin.write("\n")
-    process.stdin.flush()
+    def start(self, number: int) -> None:
+        """It has made the generation of that number."""
+        self._send(b"#%06d" % number)
+        self._pid = int(self._said.readline())
+
+    def demand(self) -> None:
+        """One more; nobody waits for it."""
+        self._send(b"+")
+
+    def kill(self) -> None:
+        os.kill(self._pid, signal.SIGKILL)
+        while int(self._said.readline()):
+            pass  # it has made one more meanwhile
+
+    def end(self) -> None:
+        self._process.communicate(timeout=60)
+
+    def _send(self, word: bytes) -> None:
+        self._to.write(word)
+        self._to.flush()
 
 
 def read(folder: Path) -> tuple[int, set[object]]:
@@ -74,20 +101,21 @@ def read(folder: Path) -> tuple[int, set[object]]:
 
 def test_a_reader_never_meets_two_generations(tmp_path):
     chance, last, seen = random.Random(11), 0, set()
+    writers = Writers(tmp_path)
     for _ in range(KILLS):
-        process = start(tmp_path, last + 1)
+        writers.start(last + 1)
         for _ in range(chance.randrange(READS)):
-            demand(process)
+            writers.demand()
             count, said = read(tmp_path)
             assert (count, len(said)) == (47, 1)
             (number,) = said
             assert number >= last
             last = number
             seen.add(number)
-        demand(process)
-        process.send_signal(signal.SIGKILL)
-        process.communicate()
+        writers.demand()
+        writers.kill()
         count, said = read(tmp_path)
         assert (count, len(said)) == (47, 1)
         (last,) = said
+    writers.end()
     assert len(seen) > KILLS

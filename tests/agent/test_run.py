@@ -7,12 +7,16 @@ import socket
 import subprocess
 import sys
 import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from functools import partial
+from pathlib import Path
 
 import pytest
 
 from tests.citations import ROOT
 from tests.fakes.ports import held_port
+from tests.world import programs
 
 TOML = """
 [node]
@@ -38,14 +42,27 @@ def folder(tmp_path):
     return tmp_path
 
 
+@dataclass
+class Agent:
+    """The process, and what it says. That it starts plainly is claimed by tests of packages, and by journeys."""
+
+    folder: Path
+    environment: Mapping[str, str] = field(default_factory=dict)
+
+    def __post_init__(self):
+        self._log = self.folder / f"{len(list(self.folder.glob('*.log')))}.log"
+        environment = {**os.environ, "NOTIFY_SOCKET": "", **self.environment}
+        words = ("holdfast-agent", "--config", self.folder / "agent.toml")
+        self._process = programs.start(*words, folder=self.folder, log=self._log, environment=environment)
+        self.pid, self.send_signal = self._process.pid, self._process.send_signal
+
+    def ended(self):
+        """How, and with which words."""
+        return self._process.wait(60), self._log.read_text()
+
+
 def agent(folder, **environment):
-    return subprocess.Popen(
-        [sys.executable, "-m", "agent.command", "--config", str(folder / "agent.toml")],
-        cwd=ROOT,
-        stderr=subprocess.PIPE,
-        text=True,
-        env={**os.environ, "NOTIFY_SOCKET": "", **environment},
-    )
+    return Agent(folder, environment)
 
 
 @pytest.fixture
@@ -81,8 +98,8 @@ def test_it_is_ready_without_anybody_and_ends_when_told(folder, notified):
     assert (body["state"], body["cause"]) == ("unenrolled", "not_enrolled")
     process.send_signal(signal.SIGTERM)
     wait_for(notified, "STOPPING=1")
-    _, words = process.communicate(timeout=30)
-    assert process.returncode == 0, words
+    code, words = process.ended()
+    assert code == 0, words
     assert not (folder / "run" / "agent.sock").exists()
 
 
@@ -102,15 +119,15 @@ def test_whoever_asked_before_the_end_is_answered(folder, notified):
         answers = [b"".join(iter(partial(caller.recv, 65536), b"")) for caller in (watcher, fresh)]
     assert answers[0].startswith(b"HTTP/1.1 204 ")
     assert answers[1].startswith(b"HTTP/1.1 200 ")
-    _, words = process.communicate(timeout=30)
-    assert process.returncode == 0, words
+    code, words = process.ended()
+    assert code == 0, words
 
 
 def test_logs_are_one_object_a_line(folder, notified):
     process = agent(folder, NOTIFY_SOCKET=str(folder / "notify"))
     wait_for(notified, "STATUS=unenrolled")
-    process.terminate()
-    _, words = process.communicate(timeout=30)
+    process.send_signal(signal.SIGTERM)
+    _, words = process.ended()
     lines = [json.loads(line) for line in words.splitlines()]
     assert {"event", "level", "timestamp"} <= lines[0].keys()
 
@@ -120,8 +137,8 @@ def test_wrong_configuration_ends_it_with_every_problem(folder):
     file = folder / "agent.toml"
     file.write_text(file.read_text() + "[intervals]\nheartbeat_interval_s = 1\npol_wait_s = 2\n")
     process = agent(folder)
-    _, words = process.communicate(timeout=30)
-    assert process.returncode == 78
+    code, words = process.ended()
+    assert code == 78, words
     assert "heartbeat_interval_s must be" in words
     assert "did you mean poll_wait_s?" in words
     assert "Traceback" not in words
@@ -131,8 +148,8 @@ def test_an_unknown_group_ends_it(folder):
     file = folder / "agent.toml"
     file.write_text(file.read_text() + '[access."*"]\ngroups = ["nobody-of-that-name"]\n')
     process = agent(folder)
-    _, words = process.communicate(timeout=30)
-    assert process.returncode == 78
+    code, words = process.ended()
+    assert code == 78, words
     assert "nobody-of-that-name" in words
     assert "Traceback" not in words
 
@@ -141,8 +158,8 @@ def test_a_root_that_is_open_to_others_ends_it(folder):
     """rules L23, A14"""
     (folder / "state").mkdir(mode=0o755)
     process = agent(folder)
-    _, words = process.communicate(timeout=30)
-    assert process.returncode == 74
+    code, words = process.ended()
+    assert code == 74, words
     assert "chmod 0700" in words
     assert "Traceback" not in words
 
@@ -154,11 +171,11 @@ def test_a_second_agent_ends_with_a_clear_message(folder, notified):
     file = folder / "agent.toml"
     file.write_text(file.read_text().replace("run/agent.sock", "run/other.sock"))
     second = agent(folder)
-    _, words = second.communicate(timeout=30)
-    assert second.returncode == 74
+    code, words = second.ended()
+    assert code == 74
     assert f"process {first.pid}" in words
-    first.terminate()
-    first.communicate(timeout=30)
+    first.send_signal(signal.SIGTERM)
+    assert first.ended()[0] == 0
 
 
 def test_what_costs_much_is_loaded_after_the_first_answer():
@@ -183,8 +200,8 @@ def test_a_socket_and_files_that_a_cleaner_took_come_back(folder, notified):
     until(index.exists)
     until(at.exists)
     assert status(folder)["state"] == "unenrolled"
-    process.terminate()
-    _, said = process.communicate(timeout=30)
+    process.send_signal(signal.SIGTERM)
+    _, said = process.ended()
     assert "socket was gone, made anew" in said
     assert "files were gone, making them anew" in said
     assert not at.exists()
@@ -209,8 +226,8 @@ def test_probes_have_a_listener_of_their_own(folder, notified):
         assert asked(port, "/probe/liveness").startswith(b"HTTP/1.1 200")
         assert asked(port, "/probe/readiness").startswith(b"HTTP/1.1 503")
         assert asked(port, "/v1/status").startswith(b"HTTP/1.1 404")
-        process.terminate()
-        process.communicate(timeout=30)
+        process.send_signal(signal.SIGTERM)
+        assert process.ended()[0] == 0
 
 
 def asked(port, path):

@@ -14,6 +14,7 @@ from agent.awaited import settings_without_a_node
 from agent.config.configuration import ConfigurationError
 from holdfast.node.status_screen import problems_of, screen
 from tests.citations import ROOT
+from tests.world import programs
 from wire.local.node_status import NodeStatus
 
 LOCAL = '[local]\nsocket_path = "{folder}/agent.sock"\n'
@@ -27,8 +28,7 @@ def running(tmp_path):
         notified.bind(str(tmp_path / "notify"))
         notified.settimeout(60)
         process = subprocess.Popen(
-            [sys.executable, "-m", "agent.command", "--config", str(tmp_path / "agent.toml")],
-            cwd=ROOT,
+            [programs.folder() / "holdfast-agent", "--config", tmp_path / "agent.toml"],
             stderr=subprocess.PIPE,
             env={**os.environ, "NOTIFY_SOCKET": str(tmp_path / "notify"), "WATCHDOG_USEC": "3000000"},
         )

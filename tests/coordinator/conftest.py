@@ -6,6 +6,7 @@ them each test has run on both; so does `make trixie`, for the tests of modules 
 """
 
 import os
+import subprocess
 import zlib
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,11 +14,13 @@ from pathlib import Path
 import pytest
 
 from coordinator.database.database import Database
+from coordinator.runtime import schema_child
 from tests.coordinator import compiled, copies, histories, migrated, postgresql
 from tests.coordinator.candidates import found
 from tests.coordinator.emptied import Emptied
 from tests.coordinator.founding import Founded
 from tests.fakes.s3 import S3, running_s3
+from tests.world import readers
 
 KINDS = ["sqlite", "postgresql"]
 EVERY = 4
@@ -40,6 +43,17 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
         is_either = which == "either"
         chosen = KINDS[is_either == (number % EVERY == 0)]
         metafunc.definition.add_marker(pytest.mark.parametrize("database_url", [chosen], indirect=True))
+
+
+@pytest.fixture(scope="session", autouse=True)
+def forked_schemas() -> None:
+    readers.use_for_schemas()
+
+
+@pytest.fixture
+def started_plainly(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The child in which schemas judge, for tests whose claim it is."""
+    monkeypatch.setattr(schema_child, "subprocess", subprocess)
 
 
 @pytest.fixture(scope="session")

@@ -291,6 +291,7 @@ def test_what_does_not(schema: bytes, files: str, field: str, message: str) -> N
     assert "hunter2" not in str(found)
 
 
+@pytest.mark.usefixtures("started_plainly")
 def test_a_schema_that_never_ends_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
     """Its pattern holds the interpreter's lock: no thread of ours would get it back."""
     monkeypatch.setattr(schema_child, "PROCESSOR_S", 0.4)
@@ -301,6 +302,7 @@ def test_a_schema_that_never_ends_is_ended(monkeypatch: pytest.MonkeyPatch) -> N
     assert "do not come to an end" in found.message
 
 
+@pytest.mark.usefixtures("started_plainly")
 def test_what_has_no_turn_is_not_the_schemas_fault(monkeypatch: pytest.MonkeyPatch) -> None:
     """A machine that is busy with other things refuses nothing: it says so, and to come again."""
     monkeypatch.setattr(schema_child, "WALL_S", 0.0)
@@ -314,6 +316,7 @@ def test_what_has_no_turn_is_not_the_schemas_fault(monkeypatch: pytest.MonkeyPat
     schema_child.check(settled.checks)
 
 
+@pytest.mark.usefixtures("started_plainly")
 def test_what_the_interpreter_needs_to_start_is_not_counted(monkeypatch: pytest.MonkeyPatch) -> None:
     """It is more than this, and the schema's own work is less."""
     monkeypatch.setattr(schema_child, "PROCESSOR_S", 0.2)
@@ -321,6 +324,7 @@ def test_what_the_interpreter_needs_to_start_is_not_counted(monkeypatch: pytest.
     schema_child.check(settled.checks)
 
 
+@pytest.mark.usefixtures("started_plainly")
 def test_a_schema_that_takes_all_memory_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(schema_child, "MEMORY_BYTES", 16 << 20)
     found = World(s=NUMBERS).problem("a: {json: [], schema: s}")
@@ -335,6 +339,7 @@ def _judge_without_leave(outcome: "multiprocessing.Queue[str]") -> None:
     outcome.put(World(s=NUMBERS).problem("a: {json: [1, x], schema: s}").message)
 
 
+@pytest.mark.usefixtures("started_plainly")
 def test_where_no_limit_may_be_set_schemas_judge_all_the_same() -> None:
     context = multiprocessing.get_context("fork")
     outcome: multiprocessing.Queue[str] = context.Queue()

@@ -13,6 +13,7 @@ from agent.development.plain_files import PlainFileError
 from holdfast.client import AgentDown, AgentRefused, Client, HoldfastError, NotFound
 from holdfast.testing import Agent
 from tests.citations import ROOT
+from tests.world import programs
 
 FILES = {
     "services/web/settings.json": {"workers": 4},
@@ -29,8 +30,7 @@ def agent():
 
 
 def holdfast(agent, *words):
-    run = [sys.executable, "-c", "from holdfast.node.command import main; main(prog_name='holdfast')", *words]
-    return subprocess.run(run, env=agent.environment, capture_output=True, text=True, check=False, cwd=ROOT, timeout=60)
+    return programs.run("holdfast", *words, folder=ROOT, environment=agent.environment)
 
 
 def test_plain_files_are_read_as_what_is_active(agent):
@@ -56,13 +56,13 @@ def test_every_answer_says_development(agent):
         assert response.headers["holdfast-source"] == "development"
         connection.close()
     assert client.request("GET", "/v1/status").value["cluster_id"] == "development"
-    whole = json.loads(holdfast(agent, "get", "service", "web", "--json").stdout)
+    whole = json.loads(holdfast(agent, "get", "service", "web", "--json").out)
     assert (whole["source"], whole["value"]["settings"]) == ("development", {"workers": 4})
 
 
 def test_the_status_is_as_an_agents(agent):
     done = holdfast(agent, "status")
-    assert (done.returncode, "ACTIVE" in done.stdout.upper()) == (0, True), done.stderr
+    assert (done.status, "ACTIVE" in done.out.upper()) == (0, True), done.err
     assert agent.client().request("GET", "/probe/readiness").value["ready"] is True
 
 

@@ -7,6 +7,12 @@ import pytest
 
 from tests.holdfast.operator_lab import Lab, running
 from tests.journeys.gateway import Gateway
+from tests.world import readers
+
+
+@pytest.fixture(scope="session", autouse=True)
+def forked_readers() -> None:
+    readers.use()
 
 
 @pytest.fixture

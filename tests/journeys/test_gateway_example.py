@@ -13,6 +13,7 @@ import pytest
 
 from examples.demo.gateway import Gateway
 from examples.demo.processes import Processes
+from examples.gateway import gateway
 from tests.citations import ROOT
 from tests.world.ports import free_ports
 
@@ -54,10 +55,24 @@ class Files:
         path.write_text(json.dumps(section))
 
     def run(self, what):
-        command = [sys.executable, GATEWAY, what, "--home", self.home, "--listen", f"127.0.0.1:{self.port}"]
-        command += ["--files", self.folder, *self.program]
         environment = {"PATH": os.environ["PATH"], "HOLDFAST_STAGED": str(self.folder)}
+        command = [sys.executable, GATEWAY, *self.words(what)]
         return subprocess.run(command, env=environment, capture_output=True, text=True, timeout=60, check=False)
+
+    def check(self):
+        """What `run` would say, empty where nothing is refused; in this process, which is quicker."""
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(sys, "argv", [str(GATEWAY), *map(str, self.words("check"))])
+            patch.setenv("HOLDFAST_STAGED", str(self.folder))
+            try:
+                gateway.main()
+            except SystemExit as refused:
+                return str(refused.code)
+            return ""
+
+    def words(self, what):
+        places = ("--home", self.home, "--listen", f"127.0.0.1:{self.port}", "--files", self.folder)
+        return [what, *places, *self.program]
 
 
 PROGRAMS = {"python": ["--python-gateway", PYTHON_GATEWAY], "nginx": ["--nginx", NGINX]}
@@ -161,10 +176,8 @@ def test_a_check_by_hand_is_told_what_it_lacks(files):
 
 
 def is_refused(files, *words):
-    refused = files.run("check")
-    assert refused.returncode == 1
-    assert all(word in refused.stderr for word in words), refused.stderr
-    assert "Traceback" not in refused.stderr
+    refused = files.check()
+    assert all(word in refused for word in words), refused
     assert not (files.home / "gateway.conf").exists()
 
 

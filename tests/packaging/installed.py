@@ -1,4 +1,6 @@
-"""What the packages install, laid out as debian/rules does, from the lists of packaging/deb, without a build."""
+"""What the packages install, laid out as debian/rules does, from the lists of packaging/deb, without a build; and what
+has been compiled of it, since compiling it is most of what a program's start from there would take.
+"""
 
 import shutil
 from pathlib import Path
@@ -27,7 +29,7 @@ def install(package: str, root: Path) -> Path:
         into.mkdir(parents=True, exist_ok=True)
         found = ROOT / source
         if found.is_dir():
-            shutil.copytree(found, into / found.name, ignore=shutil.ignore_patterns("__pycache__"))
+            shutil.copytree(found, into / found.name, ignore=shutil.ignore_patterns("*.pyc.*"))  # being written
         else:
             shutil.copy2(found, into)
     if package in REMOVED:

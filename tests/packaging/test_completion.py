@@ -2,12 +2,11 @@
 
 import os
 import subprocess
-import sys
 
 import pytest
 
 from tests.citations import ROOT
-from tests.holdfast.lab import MAIN
+from tests.world import programs
 
 COMPLETION = ROOT / "packaging/completion"
 ASK = """
@@ -20,19 +19,8 @@ printf '%s\\n' "${COMPREPLY[@]}"
 """
 
 
-@pytest.fixture
-def programs(tmp_path):
-    """A folder with the commands, for PATH."""
-    for name, module in (("holdfast", "holdfast.node.command"), ("holdfastctl", "holdfast.ctl.operator")):
-        code = MAIN.replace("holdfast.node.command", module).replace("'holdfast'", f"'{name}'")
-        path = tmp_path / name
-        path.write_text(f'#!/bin/sh\nexec {sys.executable} -c "{code}" {ROOT} "$@"\n')
-        path.chmod(0o755)
-    return tmp_path
-
-
-def completed(programs, *words):
-    environment = {**os.environ, "PATH": f"{programs}:{os.environ['PATH']}"}
+def completed(*words):
+    environment = {**os.environ, "PATH": f"{programs.folder()}:{os.environ['PATH']}"}
     done = subprocess.run(
         ["bash", "--norc", "-c", ASK, "bash", str(COMPLETION / words[0]), *words],
         env=environment,
@@ -61,5 +49,5 @@ def completed(programs, *words):
     ],
     ids=" ".join,
 )
-def test_a_word_is_completed(programs, words, expected):
-    assert completed(programs, *words) == expected
+def test_a_word_is_completed(words, expected):
+    assert completed(*words) == expected
