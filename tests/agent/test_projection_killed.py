@@ -6,6 +6,7 @@ import random
 import signal
 import subprocess
 import sys
+from contextlib import closing
 from pathlib import Path
 
 from tests.citations import ROOT
@@ -34,8 +35,8 @@ def write(folder, number):
         made.project(number, scopes(number), float(number))
         print(os.getpid(), flush=True)
         number += 1
-        while os.read(0, 1) != b"+":
-            pass
+        if os.read(0, 1) != b"+":
+            os._exit(1)
 
 while word := os.read(0, 1):
     if word == b"#":  # what the one before has left is not asked for any more
@@ -73,7 +74,7 @@ class Writers:
         while int(self._said.readline()):
             pass  # it has made one more meanwhile
 
-    def end(self) -> None:
+    def close(self) -> None:
         self._process.communicate(timeout=60)
 
     def _send(self, word: bytes) -> None:
@@ -101,21 +102,24 @@ def read(folder: Path) -> tuple[int, set[object]]:
 
 def test_a_reader_never_meets_two_generations(tmp_path):
     chance, last, seen = random.Random(11), 0, set()
-    writers = Writers(tmp_path)
-    for _ in range(KILLS):
-        writers.start(last + 1)
-        for _ in range(chance.randrange(READS)):
+    with closing(Writers(tmp_path)) as writers:
+        for _ in range(KILLS):
+            writers.start(last + 1)
+            for _ in range(chance.randrange(READS)):
+                writers.demand()
+                number = generation(tmp_path)
+                assert number >= last
+                last = number
+                seen.add(number)
             writers.demand()
-            count, said = read(tmp_path)
-            assert (count, len(said)) == (47, 1)
-            (number,) = said
-            assert number >= last
-            last = number
-            seen.add(number)
-        writers.demand()
-        writers.kill()
-        count, said = read(tmp_path)
-        assert (count, len(said)) == (47, 1)
-        (last,) = said
-    writers.end()
+            writers.kill()
+            last = generation(tmp_path)
     assert len(seen) > KILLS
+
+
+def generation(folder: Path) -> int:
+    """The one that all files there are of."""
+    count, said = read(folder)
+    assert (count, len(said)) == (47, 1)
+    (number,) = said
+    return number
