@@ -1,8 +1,9 @@
 """Ports for programs that are told theirs: what several find at the same moment is never the same."""
 
 from examples.demo.processes import LOWEST_PORT, free_ports
+from tests.world import ports as of_worker
 
-PLACES = 8
+PLACES, MANY = 8, 100
 
 
 def test_whoever_has_another_place_finds_other_ports() -> None:
@@ -14,3 +15,10 @@ def test_whoever_has_another_place_finds_other_ports() -> None:
 
 def test_whoever_is_alone_finds_any() -> None:
     assert len(set(free_ports(20))) == 20
+
+
+def test_a_worker_does_not_find_one_again_where_nobody_listens_yet(monkeypatch):
+    """Of few: three machines of one test have fifteen, and each looks for its own."""
+    monkeypatch.setenv("PYTEST_XDIST_WORKER_COUNT", str(MANY))
+    found = [port for _ in range(50) for port in of_worker.free_ports(1)]
+    assert len(set(found)) == 50
