@@ -6,7 +6,7 @@ import secrets
 import signal
 import socket
 import subprocess
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -69,16 +69,21 @@ class Processes:
         self.running.clear()
 
 
-def free_ports(count: int, host: str = "127.0.0.1", place: int = 0, places: int = 1) -> list[int]:
+def free_ports(
+    count: int, host: str = "127.0.0.1", place: int = 0, places: int = 1, but: Collection[int] = ()
+) -> list[int]:
     """TCP ports that nobody uses, below those that the kernel gives to whoever asks for any: nobody comes between.
+    Where there are not so many below, the rest is as the kernel gives them.
 
     Where so many look at a time, each has a place: what one has found is no other's before somebody listens there.
+    `but`: what is meant for others already.
     """
-    all_below = range(LOWEST_PORT + place, int(GIVEN_BY_THE_KERNEL.read_text().split()[0]), places)
+    lowest_given = int(GIVEN_BY_THE_KERNEL.read_text().split()[0])
+    all_below = [port for port in range(LOWEST_PORT + place, lowest_given, places) if port not in but]
     below = secrets.SystemRandom().sample(all_below, min(len(all_below), TRIED_EACH * count))
     found: list[int] = []
     with contextlib.ExitStack() as held:
-        for port in below or [0] * count:
+        for port in [*below, *[0] * count]:
             one = held.enter_context(socket.socket())
             with contextlib.suppress(OSError):
                 one.bind((host, port))

@@ -8,15 +8,11 @@ from collections import deque
 
 from examples.demo import processes
 
-_found: deque[int] = deque(maxlen=100)  # more than a test names, and fewer than there are
+_found: deque[int] = deque(maxlen=100)  # more than a test names
 
 
 def free_ports(count: int, host: str = "127.0.0.1") -> list[int]:
     worker, workers = os.environ.get("PYTEST_XDIST_WORKER", "gw0"), os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1")
-    place, places = int(worker.removeprefix("gw")), int(workers)
-    found: list[int] = []
-    while len(found) < count:
-        new = set(processes.free_ports(count - len(found), host, place, places)).difference(_found)
-        found += new
-        _found.extend(new)
+    found = processes.free_ports(count, host, int(worker.removeprefix("gw")), int(workers), _found)
+    _found.extend(found)
     return found
